@@ -1,0 +1,94 @@
+"""Every name that users or other programs see: labels, annotations, resources, gate, reasons.
+
+One place for all of them, so that a name is spelt once. Names under `nos.nebuly.com/` are those of nos
+where nos had them; `nvidia.com/` names are NVIDIA's device plugin's.
+"""
+
+from typing import Final
+
+PREFIX: Final = "nos.nebuly.com/"
+NVIDIA_PREFIX: Final = "nvidia.com/"
+
+API_GROUP: Final = "nos.nebuly.com"
+API_VERSION: Final = "v1alpha1"
+SYSTEM_NAMESPACE: Final = "apportion-system"
+
+# Labels.
+PARTITIONING_LABEL: Final = PREFIX + "gpu-partitioning"  # on nodes: mig | mps | timeslicing
+CAPACITY_LABEL: Final = PREFIX + "capacity"  # on pods: in-quota | over-quota
+QUOTA_LABEL: Final = PREFIX + "quota"  # on namespaces: the quota that governs it
+PRODUCT_LABEL: Final = NVIDIA_PREFIX + "gpu.product"  # GPU feature discovery
+COUNT_LABEL: Final = NVIDIA_PREFIX + "gpu.count"
+MEMORY_LABEL: Final = NVIDIA_PREFIX + "gpu.memory"  # MiB of one board
+REPLICAS_LABEL: Final = NVIDIA_PREFIX + "gpu.replicas"
+POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
+
+# Partitioning modes of a board.
+MIG: Final = "mig"
+MPS: Final = "mps"
+TIMESLICING: Final = "timeslicing"
+MODES: Final = (MIG, MPS, TIMESLICING)
+
+# The gate that holds a pod until its slice is there and its quota is granted.
+GATE: Final = PREFIX + "admission"
+
+# Annotations by which users ask.
+FRACTION: Final = PREFIX + "gpu-fraction"
+MEMORY: Final = PREFIX + "gpu-memory"  # the same key is a quota resource: GB of GPU memory
+COUNT: Final = PREFIX + "gpu-count"
+MODE: Final = PREFIX + "gpu-mode"
+CONTAINER: Final = PREFIX + "gpu-container"
+NON_PREEMPTIBLE: Final = PREFIX + "non-preemptible"
+
+# Annotations that only we write on pods.
+RECORD: Final = PREFIX + "gpu-request"
+EVICTED_FOR: Final = PREFIX + "evicted-for"
+
+# Annotations of nodes. spec-* say what the leader wants, status-* what the agent has; the counting ones are those of nos.
+SPEC_GPU: Final = PREFIX + "spec-gpu-"  # spec-gpu-<i>-<profile>: n
+STATUS_GPU: Final = PREFIX + "status-gpu-"  # status-gpu-<i>-<profile>-free|used: n
+SPEC_PLAN: Final = PREFIX + "spec-partitioning-plan"
+STATUS_PLAN: Final = PREFIX + "status-partitioning-plan"
+INVENTORY: Final = PREFIX + "gpu-inventory"
+SPEC_PLACEMENTS: Final = PREFIX + "spec-placements"
+STATUS_PLACEMENTS: Final = PREFIX + "status-placements"
+SPEC_BASIS: Final = PREFIX + "spec-basis"  # the layout that a plan was made from (docs/adr/0003)
+SPEC_CUT: Final = PREFIX + "spec-cut"  # the plan whose withdrawn slices may be destroyed (docs/adr/0003)
+
+# Resources.
+GPU: Final = NVIDIA_PREFIX + "gpu"
+GPU_SHARED: Final = NVIDIA_PREFIX + "gpu.shared"  # time-slicing
+MIG_RESOURCE: Final = NVIDIA_PREFIX + "mig-"  # + profile, "+" spelt "."
+MPS_RESOURCE: Final = NVIDIA_PREFIX + "gpu-"  # + <N>gb
+GPU_MEMORY_QUOTA: Final = PREFIX + "gpu-memory"
+
+# Schedulers.
+NOS_SCHEDULER: Final = "nos-scheduler"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+# Environment variables of NVIDIA's runtime and of MPS.
+VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+MPS_VARIABLES: Final = "CUDA_MPS_"
+THREAD_PERCENTAGE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+# Conditions and Event reasons (PascalCase, as Kubernetes has them).
+ADMITTED_CONDITION: Final = PREFIX + "Admitted"  # on pods: False with a reason while they wait
+PARTITIONING_CONDITION: Final = PREFIX + "Partitioning"  # on nodes: whether the agent can cut what is asked
+
+
+def mig_resource(profile: str) -> str:
+    """Return the resource name of a MIG profile: `1g.5gb+me` is `nvidia.com/mig-1g.5gb.me`.
+
+    Source: NVIDIA device plugin, strategy `mixed`: only `+` is replaced, a `-me` suffix stays.
+    """
+    return MIG_RESOURCE + profile.replace("+", ".")
+
+
+def mps_resource(gigabytes: int) -> str:
+    """Return the resource name of an MPS slice of so many nominal GB, as nos names it."""
+    return f"{MPS_RESOURCE}{gigabytes}gb"
+
+
+def key_profile(profile: str) -> str:
+    """Return a profile as it is spelt in annotation keys: `1g.5gb+me` is `1g.5gb.me` (`+` is no key character)."""
+    return profile.replace("+", ".")

@@ -1,0 +1,1 @@
+"""The admission webhook: Flask on gunicorn, answering from memory what `policies` decides."""
