@@ -1,0 +1,262 @@
+"""GPU boards: how each model divides, what its slices are called and how much memory they really have.
+
+The node agent discovers a board's profiles (annotation `gpu-inventory`), and that always wins. These tables
+stand in where no agent has reported yet. Source: NVIDIA's MIG user guide (supported profiles), driver listings
+(`nvidia-smi mig -lgip -lgipp`), NVIDIA/mig-parted's configuration, and the naming rule of NVIDIA/go-nvlib.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import msgspec
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A MIG profile of one model of board.
+
+    Attributes:
+        name: as NVML has it, such as `1g.5gb+me`.
+        id: what NVML takes to create the GPU instance (the "ID" of nvidia-smi, not the enum).
+        compute: compute slices that it takes.
+        memory_units: memory units that it takes; also its length in starts.
+        memory_mib: memory that a container really sees, in MiB.
+        starts: legal first memory units.
+        max: how many of it one board can hold at a time; 0 is "as many as fit".
+    """
+
+    name: str
+    id: int
+    compute: int
+    memory_units: int
+    memory_mib: int = msgspec.field(name="memoryMiB")
+    starts: tuple[int, ...]
+    max: int = 0
+
+
+class BoardModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What boards of one kind have in common. Equal values are one class for the planner.
+
+    Attributes:
+        name: product label as GPU feature discovery writes it (NVML's name with dashes).
+        memory_mib: usable memory of the board in MiB, as the driver reports it.
+        nominal_gb: the GB of the product's name, which MPS slices divide.
+        compute: compute slices of the board (7 or 4); 0 without MIG.
+        memory_units: memory units of the board (8, 4 or 12); 0 without MIG.
+        profiles: its MIG profiles, smallest first; empty without MIG.
+        max_clients: MPS clients that one board serves (48, before Volta 16).
+    """
+
+    name: str
+    memory_mib: int
+    nominal_gb: int
+    compute: int = 0
+    memory_units: int = 0
+    profiles: tuple[Profile, ...] = ()
+    max_clients: int = 48
+
+    def profile(self, name: str) -> Profile | None:
+        """Return the profile of that name (with `+`), or None if this model has none."""
+        return next((profile for profile in self.profiles if profile.name == name), None)
+
+
+def size_order(profile: Profile) -> tuple[int, int, int, str]:
+    """Return the key by which profiles are smallest first: memory units, compute, plain before `+me` and the like."""
+    return profile.memory_units, profile.compute, 0 if _PLAIN.fullmatch(profile.name) else 1, profile.name
+
+
+def by_product(label: str) -> BoardModel | None:
+    """Return the table's model for a product label, or None if no table knows it.
+
+    The suffixes that NVIDIA's plugin adds (`-SHARED`, `-MIG-1g.5gb`) are cut off first.
+    """
+    return _models().get(_PLUGIN_SUFFIX.sub("", label))
+
+
+def nominal_gb(product: str, memory_mib: int) -> int:
+    """Return the GB in the product's common name; for a model that no table knows, its total GiB rounded up."""
+    known = by_product(product)
+    return known.nominal_gb if known else math.ceil(memory_mib / 1024)
+
+
+def mig_memory_gb(mig_mib: int, board_mib: int) -> int:
+    """Return the GB in a profile's name for so many MiB of a board with so many MiB.
+
+    Source: go-nvlib, getMigMemorySizeGB: eighths of the board rounded up, times the board's whole GiB, half up.
+    """
+    eighths = -(-8 * mig_mib // board_mib)
+    return (eighths * -(-board_mib // 1024) + 4) // 8
+
+
+def canonical_profile(key: str) -> str:
+    """Return a profile as JSON and NVML spell it, from the spelling of keys: `1g.5gb.me` is `1g.5gb+me`."""
+    return re.sub(r"(?<=gb)\.", "+", key, count=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+_PLAIN: Final = re.compile(r"\d+g\.\d+gb")
+_PLUGIN_SUFFIX: Final = re.compile(r"(-SHARED|-MIG-.*)$")
+
+# profile: compute slices, memory units, starts, most on one board, id. Suffixes after the g stay in the name behind
+# the memory; "D" is the profile with double memory, whose name has none.
+_Row = tuple[int, int, tuple[int, ...], int, int]
+_SEVEN: Final[Mapping[str, _Row]] = {
+    "1g": (1, 1, (0, 1, 2, 3, 4, 5, 6), 7, 19),
+    "1g+me": (1, 1, (0, 1, 2, 3, 4, 5, 6), 1, 20),
+    "1gD": (1, 2, (0, 2, 4, 6), 4, 15),
+    "2g": (2, 2, (0, 2, 4), 3, 14),
+    "3g": (3, 4, (0, 4), 2, 9),
+    "4g": (4, 4, (0,), 1, 5),
+    "7g": (7, 8, (0,), 1, 0),
+}
+_A30: Final[Mapping[str, _Row]] = {
+    "1g": (1, 1, (0, 1, 2, 3), 4, 14),
+    "1g+me": (1, 1, (0, 1, 2, 3), 1, 21),
+    "2g": (2, 2, (0, 2), 2, 5),
+    "2g+me": (2, 2, (0, 2), 1, 6),
+    "4g": (4, 4, (0,), 1, 0),
+}
+_RTX_PRO: Final[Mapping[str, _Row]] = {
+    "1g": (1, 3, (0, 3, 6, 9), 4, 14),
+    "1g+me": (1, 3, (0, 3, 6, 9), 1, 21),
+    "1g+gfx": (1, 3, (0, 3, 6, 9), 4, 47),
+    "1g+me.all": (1, 3, (0, 3, 6, 9), 1, 65),
+    "1g-me": (1, 3, (0, 3, 6, 9), 4, 67),
+    "2g": (2, 6, (0, 6), 2, 5),
+    "2g+gfx": (2, 6, (0, 6), 2, 35),
+    "2g+me.all": (2, 6, (0, 6), 1, 64),
+    "2g-me": (2, 6, (0, 6), 2, 66),
+    "4g": (4, 12, (0,), 1, 0),
+    "4g+gfx": (4, 12, (0,), 1, 32),
+}
+
+
+class _Family(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the tables: products, memory, geometry, and what its profiles are called and really have."""
+
+    products: tuple[str, ...]
+    memory_mib: int
+    nominal_gb: int
+    rows: Mapping[str, _Row]
+    compute: int = 7
+    units: int = 8
+    gb: Mapping[int, int]  # memory units -> GB in the name
+    mib: Mapping[int, int] = {}  # memory units -> real MiB where a driver listing gives it
+
+
+def _sevens(one: int, two: int, four: int, eight: int) -> dict[int, int]:
+    return {1: one, 2: two, 4: four, 8: eight}
+
+
+# Real memory: GiB as nvidia-smi prints it, times 1024; 9.62 is 9.625 and so on (two printed decimals of eighths).
+_FAMILIES: Final = (
+    _Family(
+        products=("NVIDIA-A30",),
+        memory_mib=24576, nominal_gb=24, rows=_A30, compute=4, units=4,
+        gb={1: 6, 2: 12, 4: 24}, mib={1: 5952, 2: 11968, 4: 24000},
+    ),
+    _Family(
+        products=("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB"),
+        memory_mib=40960, nominal_gb=40, rows=_SEVEN,
+        gb=_sevens(5, 10, 20, 40), mib=_sevens(4864, 9856, 19968, 40192),
+    ),
+    _Family(
+        products=("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe", "NVIDIA-A800-SXM4-80GB", "NVIDIA-A800-80GB-PCIe"),
+        memory_mib=81920, nominal_gb=80, rows=_SEVEN,
+        gb=_sevens(10, 20, 40, 80), mib=_sevens(9728, 19968, 40192, 80384),
+    ),
+    _Family(
+        products=("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H800"),
+        memory_mib=81559, nominal_gb=80, rows=_SEVEN,
+        gb=_sevens(10, 20, 40, 80), mib=_sevens(9984, 20096, 40448, 81152),
+    ),
+    _Family(
+        products=("NVIDIA-H100-NVL",),
+        memory_mib=95830, nominal_gb=94, rows=_SEVEN,
+        gb=_sevens(12, 24, 47, 94), mib=_sevens(11008, 22144, 47488, 95360),
+    ),
+    _Family(products=("NVIDIA-GH200-480GB",), memory_mib=97871, nominal_gb=96, rows=_SEVEN, gb=_sevens(12, 24, 48, 96)),
+    _Family(
+        products=("NVIDIA-H200", "NVIDIA-H200-NVL"),
+        memory_mib=143771, nominal_gb=141, rows=_SEVEN,
+        gb=_sevens(18, 35, 71, 141), mib=_sevens(16384, 33024, 71168, 143360),
+    ),
+    _Family(products=("NVIDIA-GH200-144G-HBM3e",), memory_mib=147456, nominal_gb=144, rows=_SEVEN, gb=_sevens(18, 36, 72, 144)),
+    _Family(
+        products=("NVIDIA-B200",),
+        memory_mib=183359, nominal_gb=180, rows=_SEVEN,
+        gb=_sevens(23, 45, 90, 180), mib={1: 20992, 2: 45312},
+    ),
+    _Family(
+        products=("NVIDIA-GB200",),
+        memory_mib=189471, nominal_gb=186, rows=_SEVEN,
+        gb=_sevens(23, 47, 93, 186), mib={2: 46592},
+    ),
+    _Family(products=("NVIDIA-B300-SXM6-AC",), memory_mib=275040, nominal_gb=269, rows=_SEVEN, gb=_sevens(34, 67, 135, 269)),
+    _Family(products=("NVIDIA-GB300",), memory_mib=284208, nominal_gb=278, rows=_SEVEN, gb=_sevens(35, 70, 139, 278)),
+    _Family(
+        products=("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",),
+        memory_mib=97887, nominal_gb=96, rows=_RTX_PRO, compute=4, units=12,
+        gb={3: 24, 6: 48, 12: 96}, mib={3: 24192, 6: 48512, 12: 97408},
+    ),
+)  # fmt: skip
+
+# Boards without MIG: product, MiB that the driver reports, GB of the name, MPS clients.
+_WITHOUT_MIG: Final = (
+    ("Tesla-T4", 15360, 16, 48),
+    ("Tesla-V100-SXM2-16GB", 16384, 16, 48),
+    ("Tesla-V100-SXM2-32GB", 32768, 32, 48),
+    ("Tesla-V100-PCIE-16GB", 16384, 16, 48),
+    ("Tesla-V100-PCIE-32GB", 32768, 32, 48),
+    ("Tesla-P100-PCIE-16GB", 16384, 16, 16),
+    ("Tesla-P100-SXM2-16GB", 16384, 16, 16),
+    ("NVIDIA-A2", 15356, 16, 48),
+    ("NVIDIA-A10", 23028, 24, 48),
+    ("NVIDIA-A16", 15356, 16, 48),
+    ("NVIDIA-L4", 23034, 24, 48),
+    ("NVIDIA-A40", 46068, 48, 48),
+    ("NVIDIA-L40", 46068, 48, 48),
+    ("NVIDIA-L40S", 46068, 48, 48),
+    ("NVIDIA-RTX-A6000", 49140, 48, 48),
+    ("NVIDIA-RTX-6000-Ada-Generation", 49140, 48, 48),
+)
+
+
+@cache
+def _models() -> Mapping[str, BoardModel]:
+    models = {product: _with_mig(product, family) for family in _FAMILIES for product in family.products}
+    for product, memory_mib, gigabytes, clients in _WITHOUT_MIG:
+        models[product] = BoardModel(name=product, memory_mib=memory_mib, nominal_gb=gigabytes, max_clients=clients)
+    return models
+
+
+def _with_mig(product: str, family: _Family) -> BoardModel:
+    profiles = [
+        Profile(
+            name=_profile_name(kind, family.gb[units]),
+            id=identifier,
+            compute=compute,
+            memory_units=units,
+            # Where no listing was read: the board's MiB by memory units, rounded down.
+            memory_mib=family.mib.get(units, family.memory_mib * units // family.units),
+            starts=starts,
+            max=most,
+        )
+        for kind, (compute, units, starts, most, identifier) in family.rows.items()
+    ]
+    return BoardModel(
+        name=product,
+        memory_mib=family.memory_mib,
+        nominal_gb=family.nominal_gb,
+        compute=family.compute,
+        memory_units=family.units,
+        profiles=tuple(sorted(profiles, key=size_order)),
+    )
+
+
+def _profile_name(kind: str, gigabytes: int) -> str:
+    slices, suffix = kind[:2], kind[2:].removeprefix("D")
+    return f"{slices}.{gigabytes}gb{suffix}"

@@ -1,0 +1,90 @@
+"""Kubernetes quantities as exact numbers, and back.
+
+Amounts of resources are integers in thousandths of the resource's own unit (millicores, thousandths of a
+byte, thousandths of a GPU), for every resource alike: that is the finest step that the API server keeps for
+what pods ask for, and it needs no table of units. Nothing here is ever a float.
+"""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+Quantity = str | int | float
+"""A quantity as it stands in JSON or YAML: the API server writes text, people also write numbers."""
+
+Amounts = Mapping[str, int]
+"""Thousandths of each resource's unit. A resource that is absent is not zero: nothing was said of it."""
+
+# Source: k8s.io/apimachinery, api/resource/suffix.go.
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_QUANTITY: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?")
+
+
+class QuantityError(ValueError):
+    """The text is no Kubernetes quantity."""
+
+
+def parse(quantity: Quantity) -> Fraction:
+    """Return the exact value of a quantity such as `500m`, `1.5Gi`, `2e3` or 2; may be negative.
+
+    Raises QuantityError for anything else, NaN and infinity included.
+    """
+    text = str(quantity)
+    match = None if isinstance(quantity, bool) else _QUANTITY.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} is not a quantity; write for example 2, 500m or 4Gi"
+        raise QuantityError(msg)
+    sign, digits, exponent, suffix = match.groups()
+    value = Fraction(digits.rstrip(".") if digits.endswith(".") else digits)
+    if exponent:
+        value *= Fraction(10) ** int(exponent[1:])
+    elif suffix in _BINARY:
+        value *= 2 ** _BINARY[suffix]
+    elif suffix:
+        value *= Fraction(10) ** _DECIMAL[suffix]
+    return -value if sign == "-" else value
+
+
+def milli(quantity: Quantity) -> int:
+    """Return a quantity in thousandths, rounded up as the API server's MilliValue does. Raises QuantityError."""
+    thousandths = parse(quantity) * 1000
+    return -(-thousandths.numerator // thousandths.denominator)
+
+
+def amounts(quantities: Mapping[str, Quantity] | None) -> dict[str, int]:
+    """Return a resource list in thousandths. Raises QuantityError."""
+    return {name: milli(quantity) for name, quantity in (quantities or {}).items()}
+
+
+def canonical(quantity: Quantity) -> str:
+    """Return a quantity as the API server writes it back: `2000m` is `2`, `0.5` is `500m`, `1024Mi` is `1Gi`.
+
+    The family of suffixes (decimal or binary) of the text is kept. Source: Quantity.CanonicalizeBytes of
+    k8s.io/apimachinery, but for the exponent form, which is written with a decimal suffix. Raises QuantityError.
+    """
+    value = parse(quantity)
+    binary = str(quantity).endswith("i")
+    if binary and value.denominator == 1 and abs(value) >= 1024:
+        return _with_suffix(value, [(name, Fraction(2**power)) for name, power in reversed(_BINARY.items())])
+    # Below one nano the API server rounds up; nothing that a pod asks for is so small.
+    return _with_suffix(value, [(name, Fraction(10) ** power) for name, power in reversed(_DECIMAL.items())])
+
+
+def format_milli(thousandths: int, *, binary: bool = False) -> str:
+    """Return an amount in thousandths as a canonical quantity, with binary suffixes (`800Mi`) if asked and exact."""
+    if binary and thousandths % 1024_000 == 0:
+        return canonical(f"{thousandths // 1024_000}Ki")
+    return canonical(f"{thousandths}m")
+
+
+def _with_suffix(value: Fraction, suffixes: list[tuple[str, Fraction]]) -> str:
+    """Return the value with the largest suffix that leaves a whole number; zero is `0`."""
+    if value == 0:
+        return "0"
+    for name, unit in suffixes:
+        if (value / unit).denominator == 1:
+            return f"{value / unit}{name}"
+    name, unit = suffixes[-1]
+    return f"{-(-value // unit)}{name}"
