@@ -74,6 +74,11 @@ THREAD_PERCENTAGE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 # Conditions and Event reasons (PascalCase, as Kubernetes has them).
 ADMITTED_CONDITION: Final = PREFIX + "Admitted"  # on pods: False with a reason while they wait
 PARTITIONING_CONDITION: Final = PREFIX + "Partitioning"  # on nodes: whether the agent can cut what is asked
+BEING_CUT: Final = "SliceBeingCut"  # a board is being cut for the pod
+NO_ROOM: Final = "NoSliceFits"  # slices of its kind exist or could, but none can be had now
+NO_BOARD: Final = "NoBoardMakesSlice"  # no board that the pod may use, away or not, ever makes it
+NODES_AWAY: Final = "NodesAway"  # only nodes that are cordoned or not Ready could serve it
+FOREIGN_GATE: Final = "HeldByAnotherGate"
 
 
 def mig_resource(profile: str) -> str:

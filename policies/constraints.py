@@ -1,0 +1,103 @@
+"""Which nodes a pod may run on: selector, required node affinity, taints. The scheduler's rules, for our planning.
+
+Source: k8s.io/component-helpers, scheduling/corev1 (node affinity and tolerations).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from policies.model import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
+
+# Taints that Kubernetes sets itself while a node is away or pressed; they come and go with the node's state.
+AWAY_TAINTS: Final = "node.kubernetes.io/"
+_BINDING_EFFECTS: Final = ("NoSchedule", "NoExecute")
+
+
+class Constraints(msgspec.Struct, frozen=True):
+    """What a pod requires of its node. Hashable: pods with equal constraints are one group.
+
+    Attributes:
+        selector: pairs of the node selector, sorted.
+        terms: required node affinity, of which one term must hold; None where the pod has none.
+        tolerations: taints that the pod bears.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether selector and required affinity admit a node of that name with those labels."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.terms is None or any(_term_holds(term, name, labels) for term in self.terms)
+
+    def tolerates(self, taints: Iterable[Taint], *, although_away: bool = False) -> bool:
+        """Return whether the pod bears all taints that keep pods off; `although_away` passes over those of Kubernetes."""
+        return all(
+            any(_bears(toleration, taint) for toleration in self.tolerations)
+            for taint in taints
+            if taint.effect in _BINDING_EFFECTS and not (although_away and taint.key.startswith(AWAY_TAINTS))
+        )
+
+
+ANYWHERE: Final = Constraints()
+
+
+def constraints_of(spec: PodSpec) -> Constraints:
+    """Return what a pod requires of its node."""
+    affinity = spec.affinity and spec.affinity.node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    return Constraints(
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        terms=(required.node_selector_terms or ()) if required else None,
+        tolerations=spec.tolerations or (),
+    )
+
+
+def _term_holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False  # an empty term matches nothing, by Kubernetes' rule
+    return all(_holds(requirement, labels) for requirement in term.match_expressions or ()) and all(
+        _holds(requirement, {"metadata.name": name}) for requirement in term.match_fields or ()
+    )
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    values = requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compares(value, values, above=True)
+        case "Lt":
+            return _compares(value, values, above=False)
+        case _:
+            return False  # the API server refuses other operators; a file may still hold one
+
+
+def _compares(value: str | None, values: tuple[str, ...], *, above: bool) -> bool:
+    try:
+        (bound,) = values
+        return value is not None and (int(value) > int(bound) if above else int(value) < int(bound))
+    except ValueError:
+        return False
+
+
+def _bears(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
