@@ -56,7 +56,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         profiles: MIG profiles with placements; empty where the board has none.
         mig_capable: whether the board can do MIG; missing: whether it has profiles.
         mig: whether MIG mode is on now.
-        switch: `live` if MIG mode can be switched on while the node runs, `admin` if a person must.
+        switch: `live` if MIG mode can be switched on while the node runs, `admin` (or missing) if a person must.
         mode: overrides the node's label for this board.
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
@@ -68,8 +68,8 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     memory_mib: int = msgspec.field(name="memoryMiB")
     profiles: tuple[Profile, ...] = ()
     mig_capable: bool | None = None
-    mig: bool = False
-    switch: str = "admin"
+    mig: bool | None = None
+    switch: str | None = None
     mode: str | None = None
     compute_slices: int | None = None
     memory_units: int | None = None
@@ -90,7 +90,7 @@ _COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d+)-(.+)-(free|
 _inventory = msgspec.json.Decoder(tuple[BoardInventory, ...])
 _placed = msgspec.json.Decoder(dict[int, tuple[PlacedSlice, ...]])
 _layouts = msgspec.json.Decoder(dict[int, tuple[Placement, ...]])
-_encoder = msgspec.json.Encoder(order="sorted")
+_encoder = msgspec.json.Encoder()
 
 
 def read_inventory(annotations: Mapping[str, str], faults: Faults) -> tuple[BoardInventory, ...] | None:
@@ -161,8 +161,8 @@ def _read(key: str, decoder: msgspec.json.Decoder[_T], annotations: Mapping[str,
         return None
 
 
-def _json(value: object) -> str:
-    return _encoder.encode(value).decode()
+def _json(by_board: Layouts | Placed) -> str:
+    return _encoder.encode(dict(sorted(by_board.items()))).decode()
 
 
 def _by_start(placement: Placement) -> tuple[int, str]:

@@ -302,7 +302,8 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
             uuid=entry.uuid,
             model=_inventory_model(entry),
             mode=entry.mode or mode,
-            cuttable=(entry.mode or mode) == names.MPS or entry.mig or entry.switch == "live",
+            cuttable=(entry.mode or mode) == names.MPS
+            or ((entry.mode or mode) == names.MIG and (bool(entry.mig) or entry.switch == "live")),
         )
         for entry in sorted(inventory, key=lambda entry: entry.index)
     ]
