@@ -1,0 +1,32 @@
+"""Boards are drawn as wide as what their slices take."""
+
+from console.boards import draw
+from policies.view import view_node
+from tests.builders import A30, T4, make_node
+
+
+def test_mig_slices_stand_where_they_lie():
+    placements = {
+        "0": [
+            {"profile": "1g.6gb", "start": 0, "used": True, "pod": "web/a"},
+            {"profile": "2g.12gb", "start": 2, "used": False},
+        ]
+    }
+    assert draw([view_node(make_node("gpu-1", A30, placements=placements))]).splitlines() == [
+        "gpu-1  0 mig  |1g.6gb         |. . . . . . . .|2g.12gb                        |",
+        "              |web/a          |               |-                              |",
+    ]
+
+
+def test_mps_slices_follow_each_other_and_the_rest_is_open():
+    placements = {
+        "0": [{"profile": "8gb", "used": True, "pod": "web/a"}, {"profile": "4gb", "used": False, "withdrawn": True}]
+    }
+    assert draw([view_node(make_node("t", T4, mode="mps", placements=placements))]).splitlines() == [
+        "t  0 mps  |4gb            |8gb                            |. . . . . . . .|",
+        "          |withdrawn      |web/a                          |               |",
+    ]
+
+
+def test_nothing_is_drawn_where_there_is_no_board():
+    assert draw([view_node(make_node(mode=None))]) == ""
