@@ -60,6 +60,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         mode: overrides the node's label for this board.
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
+        fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
     """
 
     index: int
@@ -73,6 +74,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     mode: str | None = None
     compute_slices: int | None = None
     memory_units: int | None = None
+    fault: str | None = None
 
 
 Layouts = Mapping[int, tuple[Placement, ...]]

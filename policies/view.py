@@ -38,7 +38,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         uuid: NVML's UUID; empty where no agent has reported.
         model: what the board can do.
         mode: `mig`, `mps` or `timeslicing`.
-        cuttable: whether its layout may be changed now (MIG mode on or switchable live; or MPS).
+        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; and no fault reported).
         slices: what exists on it, sorted by start.
         counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
     """
@@ -270,6 +270,21 @@ def epoch(timestamp: str | None) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else 0
 
 
+def inventory_model(entry: BoardInventory) -> BoardModel:
+    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
+    known = by_product(entry.model)
+    largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
+    return BoardModel(
+        name=entry.model,
+        memory_mib=entry.memory_mib,
+        nominal_gb=nominal_gb(entry.model, entry.memory_mib),
+        compute=entry.compute_slices or (largest.compute if largest else 0),
+        memory_units=entry.memory_units or (largest.memory_units if largest else 0),
+        profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
+        max_clients=known.max_clients if known else 48,
+    )
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -300,13 +315,18 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
         Board(
             index=entry.index,
             uuid=entry.uuid,
-            model=_inventory_model(entry),
+            model=inventory_model(entry),
             mode=entry.mode or mode,
-            cuttable=(entry.mode or mode) == names.MPS
-            or ((entry.mode or mode) == names.MIG and (bool(entry.mig) or entry.switch == "live")),
+            cuttable=_cuttable(entry, entry.mode or mode),
         )
         for entry in sorted(inventory, key=lambda entry: entry.index)
     ]
+
+
+def _cuttable(entry: BoardInventory, mode: str) -> bool:
+    if entry.fault:
+        return False
+    return mode == names.MPS or (mode == names.MIG and (entry.mig or entry.switch == "live"))
 
 
 def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> list[Board]:
@@ -329,21 +349,6 @@ def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> lis
         Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)
         for index in range(int(count))
     ]
-
-
-def _inventory_model(entry: BoardInventory) -> BoardModel:
-    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
-    known = by_product(entry.model)
-    largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
-    return BoardModel(
-        name=entry.model,
-        memory_mib=entry.memory_mib,
-        nominal_gb=nominal_gb(entry.model, entry.memory_mib),
-        compute=entry.compute_slices or (largest.compute if largest else 0),
-        memory_units=entry.memory_units or (largest.memory_units if largest else 0),
-        profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
-        max_clients=known.max_clients if known else 48,
-    )
 
 
 def _with_max(profile: Profile) -> Profile:

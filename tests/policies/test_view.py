@@ -92,6 +92,8 @@ def test_an_inventory_wins_over_label_and_table():
         pytest.param("mps", '"mig": false', True, id="mps"),
         pytest.param("mig", '"mig": false, "mode": "mps"', True, id="mps-by-board"),
         pytest.param("timeslicing", '"mig": false', False, id="timeslicing"),
+        pytest.param("mig", '"mig": true, "fault": "In use by another client"', False, id="faulty-mig"),
+        pytest.param("mps", '"mig": false, "fault": "GPU is lost"', False, id="faulty-mps"),
     ],
 )
 def test_a_board_can_be_cut_in_the_mode_that_it_is_in(mode, entry, cuttable):
