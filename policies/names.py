@@ -79,6 +79,8 @@ NO_ROOM: Final = "NoSliceFits"  # slices of its kind exist or could, but none ca
 NO_BOARD: Final = "NoBoardMakesSlice"  # no board that the pod may use, away or not, ever makes it
 NODES_AWAY: Final = "NodesAway"  # only nodes that are cordoned or not Ready could serve it
 FOREIGN_GATE: Final = "HeldByAnotherGate"
+NOS_PRESENT: Final = "NosIsPresent"  # nos itself is in the cluster, so nothing is decided
+NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read
 
 
 def mig_resource(profile: str) -> str:
