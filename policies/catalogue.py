@@ -36,7 +36,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     max: int = 0
 
 
-class BoardModel(msgspec.Struct, frozen=True, kw_only=True):
+class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What boards of one kind have in common. Equal values are one class for the planner.
 
     Attributes:

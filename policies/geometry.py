@@ -1,0 +1,134 @@
+"""The profiles of one model of board as bits: which MIG layouts exist, and what each leaves room for.
+
+Memory units are bits of an integer, so that "does it overlap" is one `&`. Source of the rules: NVIDIA's MIG user
+guide; a layout is legal if no units overlap, the compute slices suffice and no profile exceeds its `max`.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from policies.annotations import Placement
+from policies.catalogue import BoardModel
+
+Profiles = tuple[str, ...]
+"""Names of profiles, one for each slice, in any order."""
+
+Placements = tuple[Placement, ...]
+
+_PLAIN: Final = re.compile(r"\d+g\.\d+gb")
+
+
+def by_start(placement: Placement) -> tuple[int, str]:
+    """Return the key by which the slices of a board are listed."""
+    return -1 if placement.start is None else placement.start, placement.profile
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """A profile as bits: (start, memory units taken) for each legal start, lowest first."""
+
+    name: str
+    compute: int
+    units: int
+    max: int
+    masks: tuple[tuple[int, int], ...]
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What is taken of a board: memory units as bits, compute slices, and the profiles that lie on it."""
+
+    units: int = 0
+    compute: int = 0
+    profiles: Profiles = ()
+
+
+class Geometry(msgspec.Struct, frozen=True):
+    """The profiles of a model as bits; `plain` are those without suffix, largest first."""
+
+    compute: int
+    shapes: dict[str, Shape]
+    plain: tuple[Shape, ...]
+
+    def occupied(self, taken: Placements) -> Ground | None:
+        """Return what slices occupy, or None if the place of one is unknown."""
+        units, compute = 0, 0
+        for item in taken:
+            shape = self.shapes.get(item.profile)
+            if shape is None or item.start is None:
+                return None
+            # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
+            units |= ((1 << shape.units) - 1) << item.start
+            compute += shape.compute
+        return Ground(units, compute, tuple(item.profile for item in taken))
+
+    def allows(self, ground: Ground, shape: Shape) -> bool:
+        """Return whether compute slices and `max` permit one more, wherever it lies."""
+        return ground.compute + shape.compute <= self.compute and not (
+            shape.max and ground.profiles.count(shape.name) >= shape.max
+        )
+
+    def starts_left(self, ground: Ground) -> tuple[int, ...]:
+        """Return the starts left for each plain profile, largest first."""
+        return tuple(
+            sum(not ground.units & mask for _, mask in shape.masks) if self.allows(ground, shape) else 0
+            for shape in self.plain
+        )
+
+    def layouts(self, ground: Ground, wanted: Profiles) -> Iterator[tuple[Placements, Ground]]:
+        """Yield every way to place wanted slices, with what is taken then; equal slices are not swapped."""
+        shapes: list[Shape] = []
+        for name in wanted:
+            shape = self.shapes.get(name)
+            if shape is None or not self.allows(ground, shape):
+                return
+            ground = Ground(ground.units, ground.compute + shape.compute, (*ground.profiles, name))
+            shapes.append(shape)
+        shapes.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
+        for placed, units in _place(shapes, 0, ground.units, ()):
+            yield placed, Ground(units, ground.compute, ground.profiles)
+
+    def keep(self, ground: Ground, free: Placements) -> tuple[Placements, Ground]:
+        """Return the largest part of the free slices that can stay, with what is taken then."""
+        shapes = [(shape, item) for item in free if (shape := self.shapes.get(item.profile)) is not None]
+        # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max`:
+        # the cheapest first is the most; of equals the longest.
+        shapes.sort(key=lambda pair: (pair[0].compute, -pair[0].units, by_start(pair[1])))
+        kept: list[Placement] = []
+        for shape, item in shapes:
+            mask = 0 if item.start is None else ((1 << shape.units) - 1) << item.start
+            if mask and not ground.units & mask and self.allows(ground, shape):
+                ground = Ground(ground.units | mask, ground.compute + shape.compute, (*ground.profiles, shape.name))
+                kept.append(item)
+        return tuple(sorted(kept, key=by_start)), ground
+
+
+def _place(shapes: list[Shape], index: int, units: int, placed: Placements) -> Iterator[tuple[Placements, int]]:
+    if index == len(shapes):
+        yield placed, units
+        return
+    shape = shapes[index]
+    previous = placed[-1].start if index and shapes[index - 1] is shape else None
+    for start, mask in shape.masks:
+        if not units & mask and (previous is None or start > previous):
+            yield from _place(shapes, index + 1, units | mask, (*placed, Placement(shape.name, start)))
+
+
+@lru_cache(maxsize=256)
+def geometry_of(model: BoardModel) -> Geometry:
+    """Return the profiles of a model as bits; one without MIG has none."""
+    shapes = {
+        profile.name: Shape(
+            profile.name,
+            profile.compute,
+            profile.memory_units,
+            profile.max,
+            tuple((start, ((1 << profile.memory_units) - 1) << start) for start in sorted(profile.starts)),
+        )
+        for profile in model.profiles
+    }
+    plain = [shape for shape in shapes.values() if _PLAIN.fullmatch(shape.name)]
+    plain.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
+    return Geometry(model.compute, shapes, tuple(plain))

@@ -1,0 +1,199 @@
+"""Layouts of one board: what fits beside slices that may not move, and where it is best put.
+
+A MIG layout is a set of profiles at legal starts, without overlap, within the board's compute slices and each
+profile's `max`; counts alone do not decide (3g + 4 x 1g exists only with the 3g at start 4). Memory units are bits
+of an integer. An MPS layout is a list of whole GB whose sum the board's nominal GB hold, of at most `max_clients`.
+
+Everything here is a function of hashable values and remembered, so that asking again costs a look-up.
+"""
+
+import re
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import PlacedSlice, Placement
+from policies.catalogue import BoardModel, canonical_profile
+from policies.geometry import Geometry, Ground, Placements, Profiles, by_start, geometry_of
+
+_BIN: Final = re.compile(r"([1-9]\d*)gb")
+_REMEMBERED: Final = 1 << 16  # entries; some 20 MiB when full, more than the layouts of a large cluster
+
+
+class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
+    """The best layout for wanted slices on a board.
+
+    Attributes:
+        placed: where the wanted slices lie, sorted; some of them may be free slices that exist already.
+        kept: the other free slices, which stay, sorted.
+        destroyed: free slices that must go.
+        created: wanted slices that do not exist yet.
+        starts: starts left beside fixed and placed slices, by plain profile, largest first; empty for MPS.
+    """
+
+    placed: Placements
+    kept: Placements
+    destroyed: int
+    created: int
+    starts: tuple[int, ...]
+
+
+def resource_of(profile: str) -> str:
+    """Return the resource that announces a slice: `3g.20gb` is `nvidia.com/mig-3g.20gb`, `10gb` `nvidia.com/gpu-10gb`."""
+    return names.MPS_RESOURCE + profile if _BIN.fullmatch(profile) else names.mig_resource(profile)
+
+
+def profile_of(resource: str) -> str:
+    """Return the profile that a MIG or MPS resource announces. Raises ValueError for any other resource."""
+    if resource.startswith(names.MIG_RESOURCE):
+        return canonical_profile(resource.removeprefix(names.MIG_RESOURCE))
+    if resource.startswith(names.MPS_RESOURCE):
+        return resource.removeprefix(names.MPS_RESOURCE)
+    raise ValueError(
+        f"{resource!r} is neither a MIG slice ({names.MIG_RESOURCE}...) nor an MPS slice ({names.MPS_RESOURCE}...)"
+    )
+
+
+def fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> bool:
+    """Return whether a board in that mode can hold all wanted slices beside the fixed ones.
+
+    A fixed slice whose place is unknown (a profile that the model lacks, MIG without start) leaves room for nothing.
+    """
+    return _fits(model, mode, fixed, tuple(sorted(wanted)))
+
+
+def capacity_for(model: BoardModel, mode: str, fixed: Placements, profile: str) -> int:
+    """Return how many slices of one profile a board could have beside the fixed ones, free ones being destroyed."""
+    count = 0
+    while _fits(model, mode, fixed, (profile,) * (count + 1)):
+        count += 1
+    return count
+
+
+def arrange(
+    model: BoardModel, mode: str, fixed: Placements, wanted: Profiles, free: Placements = ()
+) -> Arrangement | None:
+    """Return the best layout that holds the wanted slices beside the fixed ones, or None if there is none.
+
+    Best is: fewest of the `free` slices destroyed; fewest created; most starts left beside fixed and placed ones for the
+    largest profile, then the next (a lone 1g goes to 6, a lone 3g to 4); the same beside the kept ones too; lowest starts.
+    """
+    return _arrange(model, mode, fixed, tuple(sorted(wanted)), tuple(sorted(free, key=by_start)))
+
+
+def starts_left(model: BoardModel, mode: str, taken: Placements) -> tuple[int, ...]:
+    """Return how many starts are left beside taken slices for each plain profile, largest first; empty for MPS."""
+    geometry = geometry_of(model)
+    ground = geometry.occupied(taken) if mode == names.MIG else None
+    return geometry.starts_left(ground) if ground else ()
+
+
+def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...]) -> tuple[PlacedSlice, ...] | None:
+    """Return places for slices of which only the counts are known: (profile, used) pairs, as nos reports them.
+
+    Of equal slices those are taken to be used that leave most starts beside them. None if no layout holds the counts.
+    """
+    everything = arrange(model, mode, (), tuple(profile for profile, _ in counted))
+    if everything is None:
+        return None
+    used = arrange(model, mode, (), tuple(profile for profile, used in counted if used), everything.placed)
+    if used is None:
+        return None
+    free = Counter(everything.placed) - Counter(used.placed)
+    placed = [PlacedSlice(profile=item.profile, start=item.start, used=True) for item in used.placed]
+    placed += [PlacedSlice(profile=item.profile, start=item.start, used=False) for item in free.elements()]
+    return tuple(sorted(placed, key=lambda item: by_start(item.placement)))
+
+
+# MIG ------------------------------------------------------------------------------------------------------------------
+
+
+def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
+    geometry = geometry_of(model)
+    ground = geometry.occupied(fixed)
+    found = [] if ground is None else [_weigh(geometry, free, *layout) for layout in geometry.layouts(ground, wanted)]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _weigh(
+    geometry: Geometry, free: Placements, placed: Placements, needed: Ground
+) -> tuple[tuple[object, ...], Arrangement]:
+    """Return a layout with the free slices that it keeps, and its rank: the lowest is best."""
+    others = tuple(item for item in free if item not in placed)
+    kept, whole = geometry.keep(needed, others)
+    found = Arrangement(
+        placed=tuple(sorted(placed, key=by_start)),
+        kept=kept,
+        destroyed=len(others) - len(kept),
+        created=sum(item not in free for item in placed),
+        starts=geometry.starts_left(needed),
+    )
+    rank = (
+        found.destroyed,
+        found.created,
+        tuple(-left for left in found.starts),
+        tuple(-left for left in geometry.starts_left(whole)),
+        [by_start(item) for item in (*found.placed, *kept)],
+    )
+    return rank, found
+
+
+# MPS ------------------------------------------------------------------------------------------------------------------
+
+
+def bin_gb(profile: str) -> int | None:
+    """Return the GB of an MPS slice (`10gb` is 10), or None for another profile."""
+    match = _BIN.fullmatch(profile)
+    return int(match[1]) if match else None
+
+
+def _bins(profiles: Profiles) -> list[int] | None:
+    sizes = [bin_gb(profile) for profile in profiles]
+    return None if None in sizes else [size for size in sizes if size is not None]
+
+
+def _arrange_mps(model: BoardModel, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
+    taken = _bins((*(item.profile for item in fixed), *wanted))
+    if taken is None:
+        return None
+    spare_gb, spare_clients = model.nominal_gb - sum(taken), model.max_clients - len(taken)
+    if spare_gb < 0 or spare_clients < 0:
+        return None
+    exist = Counter(item.profile for item in free)
+    reused = exist & Counter(wanted)
+    # Keeping the smallest keeps the most; a free slice of unknown size cannot be kept.
+    others = sorted((size, profile) for profile in (exist - reused).elements() if (size := bin_gb(profile)) is not None)
+    kept: list[Placement] = []
+    for size, profile in others:
+        if size <= spare_gb and len(kept) < spare_clients:
+            spare_gb -= size
+            kept.append(Placement(profile))
+    return Arrangement(
+        placed=tuple(Placement(profile) for profile in wanted),
+        kept=tuple(sorted(kept)),
+        destroyed=len(free) - reused.total() - len(kept),
+        created=len(wanted) - reused.total(),
+        starts=(),
+    )
+
+
+# Both -----------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> bool:
+    if mode == names.MPS:
+        return _arrange_mps(model, fixed, wanted, ()) is not None
+    geometry = geometry_of(model)
+    ground = geometry.occupied(fixed) if mode == names.MIG else None
+    return ground is not None and next(geometry.layouts(ground, wanted), None) is not None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _arrange(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
+    if mode == names.MPS:
+        return _arrange_mps(model, fixed, wanted, free)
+    return _arrange_mig(model, fixed, wanted, free) if mode == names.MIG else None
