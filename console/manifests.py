@@ -1,0 +1,192 @@
+"""Kubernetes objects from YAML files, as `explain` and `simulate` take them: read, checked, in the order of the files.
+
+Nodes, namespaces and pods are decoded; objects of other kinds are kept as they are for whoever knows them. Everything
+that is wrong is told at once, with file, document and path. What is written is taken as the API server would take it:
+a pod without namespace is in `default`, requests default from limits, quantities are canonical text. Nothing else is
+changed or added.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Final, Generic, TypeVar
+
+import click
+import msgspec
+import yaml
+
+from console.defaults import Raw, as_submitted
+from policies.faults import fault, misfits
+from policies.model import Namespace, Node, Pod
+
+T = TypeVar("T")
+_Typed = TypeVar("_Typed", bound=Node | Namespace | Pod)
+
+
+class Manifest(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One object of the input.
+
+    Attributes:
+        source: file and document, as messages name it.
+        kind: its kind.
+        namespace: its namespace; empty for nodes and namespaces.
+        name: its name; of a pod without one `<generateName><ordinal>`, from 0 for each namespace and generateName.
+        raw: the object itself.
+        value: what we read of it; of other kinds `raw` again.
+    """
+
+    source: str
+    kind: str
+    namespace: str
+    name: str
+    raw: Raw
+    value: T
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, or the name alone."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Manifests(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole input; each tuple in the order of the files."""
+
+    nodes: tuple[Manifest[Node], ...] = ()
+    namespaces: tuple[Manifest[Namespace], ...] = ()
+    pods: tuple[Manifest[Pod], ...] = ()
+    others: tuple[Manifest[Raw], ...] = ()
+
+
+class UnreadableManifests(click.ClickException):
+    """Something in the input cannot be read; the message lists every fault."""
+
+    exit_code = 2
+
+
+# A click option for every verb that reads manifests.
+files_option = click.option(
+    "-f",
+    "--filename",
+    "files",
+    metavar="FILE",
+    type=click.File("rb"),
+    multiple=True,
+    required=True,
+    help="YAML with any number of documents; may be given again; - is standard input.",
+)
+
+
+def load(files: Iterable[BinaryIO]) -> Manifests:
+    """Return the objects of all files. Raises UnreadableManifests with every fault of every file."""
+    reading = _Reading()
+    for file in files:
+        for source, document in _documents(file, reading.faults):
+            reading.take(source, document)
+    if reading.faults:
+        raise UnreadableManifests("\n".join(["the input cannot be read", *reading.faults]))
+    return Manifests(
+        nodes=tuple(reading.nodes),
+        namespaces=tuple(reading.namespaces),
+        pods=tuple(reading.pods),
+        others=tuple(reading.others),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: a timestamp stays text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+_LIST: Final = "List"
+
+
+def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]]:
+    """Yield the documents of a file with their sources; the items of a List one by one, empty documents not at all."""
+    number = 0
+    try:
+        for number, document in enumerate(yaml.load_all(file, _Loader), start=1):
+            source = f"{file.name}, document {number}"
+            if isinstance(document, dict) and isinstance(document.get("items"), list):
+                kind = str(document.get("kind", "")).removesuffix(_LIST)
+                for index, item in enumerate(document["items"]):
+                    # Items of a PodList have no kind of their own, those of a List have.
+                    typed = {"apiVersion": document.get("apiVersion"), "kind": kind} if kind else {}
+                    yield f"{source}, items[{index}]", typed | item if isinstance(item, dict) else item
+            elif document is not None:
+                yield source, document
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark
+        place = f"line {at.line + 1}, column {at.column + 1}" if at else f"document {number + 1}"
+        faults.append(f"{file.name}, {place}: {error.problem or error.context}")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text at all; a number of 5000 digits; too deep
+        faults.append(f"{file.name}, document {number + 1}: {' '.join(str(error).split())}")
+
+
+class _Reading:
+    """What has been read so far, and what was wrong with it."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.nodes: list[Manifest[Node]] = []
+        self.namespaces: list[Manifest[Namespace]] = []
+        self.pods: list[Manifest[Pod]] = []
+        self.others: list[Manifest[Raw]] = []
+        self._generated: Counter[tuple[str, str]] = Counter()
+        self._known: dict[tuple[str, str, str], str] = {}
+
+    def take(self, source: str, document: object) -> None:
+        """Add one object, or its faults."""
+        if not isinstance(document, dict):
+            self.faults.append(fault(source, document, "must be a Kubernetes object"))
+            return
+        kind, version = document.get("kind"), document.get("apiVersion")
+        if not isinstance(kind, str) or not kind:
+            self.faults.append(f"{source}: kind: missing: every object names its kind")
+            return
+        match version, kind:
+            case "v1", "Node":
+                self._add(self.nodes, Node, source, document)
+            case "v1", "Namespace":
+                self._add(self.namespaces, Namespace, source, document)
+            case "v1", "Pod":
+                faults: list[str] = []
+                submitted = as_submitted(document, faults)
+                self.faults += [f"{source}: {found}" for found in faults]
+                self._add(self.pods, Pod, source, submitted)
+            case _:
+                meta = document.get("metadata")
+                names = meta if isinstance(meta, dict) else {}
+                self.others.append(
+                    Manifest(
+                        source=source,
+                        kind=kind,
+                        namespace=str(names.get("namespace") or ""),
+                        name=str(names.get("name") or ""),
+                        raw=document,
+                        value=document,
+                    )
+                )
+
+    def _add(self, to: list[Manifest[_Typed]], cls: type[_Typed], source: str, raw: Raw) -> None:
+        try:
+            value = msgspec.convert(raw, cls)
+        except msgspec.ValidationError as error:
+            self.faults += [f"{source}: {found}" for found in misfits(raw, cls) or [str(error)]]
+            return
+        meta, kind = value.metadata, cls.__name__
+        namespace = (meta.namespace or "default") if isinstance(value, Pod) else ""
+        name = meta.name or ""
+        if not name and isinstance(value, Pod) and meta.generate_name:
+            name = f"{meta.generate_name}{self._generated[namespace, meta.generate_name]}"
+            self._generated[namespace, meta.generate_name] += 1
+        if not name:
+            self.faults.append(f"{source}: metadata.name: missing: a {kind} needs a name")
+        elif (earlier := self._known.setdefault((kind, namespace, name), source)) != source:
+            self.faults.append(fault(f"{source}: metadata.name", name, f"stands already in {earlier}"))
+        to.append(Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=raw, value=value))
