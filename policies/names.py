@@ -22,6 +22,7 @@ COUNT_LABEL: Final = NVIDIA_PREFIX + "gpu.count"
 MEMORY_LABEL: Final = NVIDIA_PREFIX + "gpu.memory"  # MiB of one board
 REPLICAS_LABEL: Final = NVIDIA_PREFIX + "gpu.replicas"
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
+SIMULATED_LABEL: Final = "sandbox.apportion/simulated"  # on nodes that the sandbox makes: no hardware, no kubelet
 
 # Partitioning modes of a board.
 MIG: Final = "mig"
