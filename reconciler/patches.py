@@ -1,0 +1,87 @@
+"""What a decision looks like as a request to the API server: bodies of patches, pure.
+
+All are merge patches (RFC 7386) that name the resourceVersion they were decided from, so that the API server refuses
+them (409) if the object has changed since. A merge patch, unlike a JSON patch, needs no knowledge of which parents are
+there: an absent affinity is made, a present one is changed in the one place that is ours.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from policies import names
+from policies.annotations import stale_counts, write_spec
+from policies.decision import Cut, Layout, Release
+from policies.model import NodeSelectorRequirement, NodeSelectorTerm
+from policies.view import PodView
+from reconciler.observe import ObservedNode
+
+Body = Mapping[str, object]
+
+_NODE_NAME: Final = "metadata.name"  # the field; the label kubernetes.io/hostname need not be the node's name
+
+
+def release_patch(pod: PodView, release: Release) -> Body:
+    """Return the patch that removes our gate and, in the same step, keeps the pod off the nodes to avoid.
+
+    The API server lets affinity be narrowed only while a gate is there, so it must be one patch. Ours is the last gate:
+    a pod that somebody else holds is not released.
+    """
+    spec: dict[str, object] = {"schedulingGates": None}
+    if release.avoid:
+        spec["affinity"] = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": _narrowed(pod.constraints.terms, release.avoid)
+                }
+            }
+        }
+    return {"metadata": {"resourceVersion": release.version}, "spec": spec}
+
+
+def order_patch(node: ObservedNode, layout: Layout, plan: str) -> Body:
+    """Return the patch that orders a node's agent to bring boards into a layout."""
+    written = write_spec(layout.target, layout.basis, plan)
+    stale = stale_counts(names.SPEC_GPU, dict.fromkeys(node.counts, ""), written)
+    return _annotate(node, {**written, **stale})
+
+
+def cut_patch(node: ObservedNode, cut: Cut) -> Body:
+    """Return the patch that allows a node's agent to destroy what it has withdrawn."""
+    return _annotate(node, {names.SPEC_CUT: cut.plan})
+
+
+def plan_id(node: ObservedNode, now: float) -> str:
+    """Return the id of a new plan for a node: milliseconds since the epoch, larger than that of any plan it bears.
+
+    nos counted in seconds; clocks of successive leaders may differ.
+    """
+    borne = (int(plan) for plan in (node.view.spec_plan, node.view.status_plan) if plan.isdecimal())
+    return str(max(int(now * 1000), *(plan + 1 for plan in borne), 0))
+
+
+def _annotate(node: ObservedNode, annotations: Mapping[str, str | None]) -> Body:
+    return {"metadata": {"resourceVersion": node.version, "annotations": annotations}}
+
+
+def _narrowed(terms: tuple[NodeSelectorTerm, ...] | None, avoid: tuple[str, ...]) -> list[Body]:
+    """Return required node affinity with these nodes excluded from each term, since any one term admits a node.
+
+    One requirement per node: on fields the API server takes a single value. A term without requirements matches no
+    node; one more requirement would make it match, so it stays as it is.
+    """
+    off: list[Body] = [{"key": _NODE_NAME, "operator": "NotIn", "values": [node]} for node in avoid]
+    if terms is None:
+        return [{"matchFields": off}]
+    return [_term(term, off) if term.match_expressions or term.match_fields else {} for term in terms]
+
+
+def _term(term: NodeSelectorTerm, more: list[Body]) -> Body:
+    fields = [*map(_requirement, term.match_fields or ()), *more]
+    if not term.match_expressions:
+        return {"matchFields": fields}
+    return {"matchExpressions": [_requirement(item) for item in term.match_expressions], "matchFields": fields}
+
+
+def _requirement(requirement: NodeSelectorRequirement) -> Body:
+    written = {"key": requirement.key, "operator": requirement.operator}
+    return {**written, "values": list(requirement.values)} if requirement.values else written
