@@ -106,6 +106,7 @@ class Store(Generic[T]):
         """Take a whole list of this resourceVersion as the truth; what it lacks is gone (deletions that were missed)."""
         with self._lock:
             self._reached = 0  # may go back, if etcd was restored from a backup
+            self._laid = {key: laid for key, laid in self._laid.items() if laid.resource_version != _DELETED}
             changes = [self._watch(key, entries.get(key)) for key in dict.fromkeys([*self._watched, *entries])]
             self._reach(resource_version)
             return tuple(change for change in changes if change)

@@ -1,7 +1,7 @@
 """The scripted server: routes of steps, each of which answers one request; every request is recorded.
 
 A step is a function of (request, wire). The steps of a route are played in turn, the last one again and again. A
-request without a route gets a 404 Status, as a real API server answers.
+request without a route is answered by `otherwise`: a 404 Status, unless a test gives it objects (objects.py).
 """
 
 import contextlib
@@ -100,6 +100,7 @@ class ApiServer:
         self.connections = 0  # accepted so far
         self._arrived = threading.Condition()
         self._routes: dict[tuple[str, str, bool], list[Step]] = {}
+        self.otherwise: Step = _no_route
         self._authority = trustme.CA()
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._authority.issue_cert("127.0.0.1").configure_cert(self._tls)
@@ -129,7 +130,7 @@ class ApiServer:
         self._http.server_close()  # joins the threads of the connections
 
     def route(self, method: str, path: str, *steps: Step, watch: bool = False) -> None:
-        """Answer requests of this method and path by these steps, in turn; the last one is repeated."""
+        """Answer requests of this method and path by these steps, in turn; the last one is repeated. No steps: no route."""
         self._routes[method, path, watch] = list(steps)
 
     def asked(self, method: str, path: str, *, watch: bool = False) -> list[Request]:
@@ -166,19 +167,16 @@ class ApiServer:
 
     def play(self, request: Request, wire: Wire) -> None:
         steps = self._routes.get((request.method, request.path, request.watch), [])
-        step = steps[0] if len(steps) == 1 else steps.pop(0) if steps else None
+        step = steps[0] if len(steps) == 1 else steps.pop(0) if steps else self.otherwise
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
-        if step:
-            step(request, wire)
-        else:
-            body = {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "no route", "code": 404}
-            wire.json(404, body)
+        step(request, wire)
 
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = False
+    request_queue_size = 128  # the default of 5 makes clients that connect together wait a second
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api
@@ -216,6 +214,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Tests speak by assertions."""
+
+
+def _no_route(_: Request, wire: Wire) -> None:
+    wire.json(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "no route", "code": 404})
 
 
 def _shut(connection: socket.socket) -> None:
