@@ -1,0 +1,212 @@
+"""What is said on pods and nodes, when, and how often; against a scripted API server."""
+
+import json
+
+import msgspec
+import pytest
+
+from kube.informer import Informer
+from kube.resource import NODES, PODS
+from kube.store import Entry
+from policies.decision import Waiting
+from reconciler.observe import TOLD, project_node, project_pod, told
+from reconciler.status import WRITES_A_TICK, StatusWriter
+from tests.apiserver.steps import refusal
+from tests.builders import raw_node, raw_pod
+
+TRAIN = "/api/v1/namespaces/team-a/pods/train/status"
+EVENTS = "/api/v1/namespaces/team-a/events"
+N1 = "/api/v1/nodes/n1/status"
+NO_ROOM = ("NoSliceFits", "needs 3g.20gb; 5 boards have 20 GB free, none contiguous")
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def gated(name="train", *, waiting=None, version="1", gates=("nos.nebuly.com/admission",)):
+    pod = raw_pod(f"team-a/{name}", limits={"nvidia.com/mig-3g.20gb": "1"}, gates=gates, version=version)
+    if waiting:
+        condition = {"type": "nos.nebuly.com/Admitted", "status": "False", "reason": waiting[0], "message": waiting[1]}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def echo(_, wire):
+    """Answer as the API server does to a patch of a pod of which only the condition matters."""
+    wire.json(200, gated(waiting=NO_ROOM, version="2"))
+
+
+class World:
+    """A writer whose informers know what the test says, at a time that it moves."""
+
+    def __init__(self, client):
+        self.pods = Informer(client, PODS, project_pod, indexes={TOLD: told})
+        self.nodes = Informer(client, NODES, project_node)
+        self.now, self.held = 1772442000.0, True
+        self.status = StatusWriter(
+            client, self.pods, self.nodes, held=lambda: self.held, now=lambda: self.now, clock=lambda: self.now
+        )
+
+    def see(self, *pods):
+        entries = {}
+        for raw in pods:
+            seen = project_pod(msgspec.json.encode(raw))
+            entries[seen.key] = Entry(seen.uid, seen.version, seen)
+        self.pods.store.replace(entries, "1")
+
+    def see_node(self, **fields):
+        raw = raw_node("n1", **fields)
+        self.nodes.store.replace({"n1": Entry("", "1", project_node(msgspec.json.encode(raw)))}, "1")
+        return raw
+
+    def say(self, *waiting):
+        self.status.say(
+            [Waiting(pod=f"team-a/{pod}", reason=reason, message=message) for pod, (reason, message) in waiting]
+        )
+
+    def ticks(self, count=2):
+        for _ in range(count):
+            self.status.tick()
+            self.now += 1.0
+
+
+@pytest.fixture
+def world(client):
+    made = World(client)
+    yield made
+    made.status.stop()
+
+
+def conditions(server, path=TRAIN):
+    return [json.loads(request.body)["status"]["conditions"][0] for request in server.asked("PATCH", path)]
+
+
+def test_a_pod_that_waits_is_told_why_by_a_condition_and_an_event(server, world):
+    """L01."""
+    server.route("PATCH", TRAIN, echo)
+    server.route("POST", EVENTS, lambda _, wire: wire.json(201, {"metadata": {"name": "e", "namespace": "team-a"}}))
+    world.see(gated())
+    world.say(("train", NO_ROOM))
+    world.ticks()
+    [request] = server.asked("PATCH", TRAIN)
+    assert request.headers["Content-Type"] == STRATEGIC
+    assert json.loads(request.body) == {
+        "metadata": {"uid": "uid-train"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "nos.nebuly.com/Admitted",
+                    "status": "False",
+                    "reason": "NoSliceFits",
+                    "message": "needs 3g.20gb; 5 boards have 20 GB free, none contiguous",
+                    "lastTransitionTime": "2026-03-02T09:00:01Z",
+                }
+            ]
+        },
+    }
+    [event] = server.wait_for(1, "POST", EVENTS)
+    told = json.loads(event.body)
+    assert (told["type"], told["reason"], told["message"]) == ("Warning", *NO_ROOM)
+    assert told["involvedObject"]["uid"] == "uid-train"
+
+    world.ticks(40)
+    assert len(server.asked("PATCH", TRAIN)) == 1  # what it says is true
+
+
+def test_a_pod_that_waits_for_less_than_a_tick_is_not_written_to(server, world):
+    """Most wait for a cut only, and a write of ours would make the release of the same moment stale."""
+    world.see(gated())
+    world.say(("train", ("SliceBeingCut", "n1 is being cut")))
+    world.ticks(1)
+    world.say()
+    world.ticks(1)
+    assert server.requests == []
+
+
+def test_a_message_of_which_only_the_numbers_change_is_written_twice_a_minute_at_most(server, world):
+    server.route("PATCH", TRAIN, echo)
+    world.see(gated())
+    world.say(("train", NO_ROOM))
+    world.ticks(2)
+    for boards in range(25):
+        world.say(("train", ("NoSliceFits", f"needs 3g.20gb; {boards} boards have 20 GB free, none contiguous")))
+        world.ticks(1)
+    assert len(conditions(server)) == 1
+    world.ticks(10)
+    assert [item["message"][15:17] for item in conditions(server)] == ["5 ", "24"]
+
+
+def test_another_reason_is_told_at_the_next_tick_but_one(server, world):
+    server.route("PATCH", TRAIN, echo)
+    world.see(gated(waiting=NO_ROOM))
+    world.say(("train", ("NodesAway", "only n7 could serve 3g.20gb; it is cordoned")))
+    world.ticks(2)
+    [condition] = conditions(server)
+    assert condition["reason"] == "NodesAway"
+    assert "lastTransitionTime" not in condition  # it was False before
+
+
+def test_a_pod_that_was_released_is_told_so(server, world):
+    server.route("PATCH", TRAIN, lambda _, wire: wire.json(200, gated(gates=(), version="2")))
+    world.see(gated(waiting=NO_ROOM, gates=()))
+    world.say()
+    world.ticks(3)
+    assert conditions(server) == [
+        {
+            "type": "nos.nebuly.com/Admitted",
+            "status": "True",
+            "reason": "AsExpected",
+            "message": "",
+            "lastTransitionTime": "2026-03-02T09:00:00Z",
+        }
+    ]
+
+
+def test_nothing_is_said_before_the_first_decision(server, world):
+    world.see(gated(waiting=NO_ROOM, gates=()))
+    world.ticks(3)
+    assert server.requests == []
+
+
+def test_nothing_is_said_once_the_lease_is_lost(server, world):
+    world.see(gated())
+    world.say(("train", NO_ROOM))
+    world.held = False
+    world.ticks(3)
+    assert server.requests == []
+
+
+def test_a_tick_writes_a_bounded_number_in_the_order_of_the_queue(server, world):
+    waiting = [f"p{number:03}" for number in range(WRITES_A_TICK + 5)]
+    world.see(*map(gated, waiting))
+    world.say(*((name, NO_ROOM) for name in waiting))
+    world.ticks(2)
+    written = [request.path for request in server.requests if request.method == "PATCH"]
+    assert written == [f"/api/v1/namespaces/team-a/pods/{name}/status" for name in waiting[:WRITES_A_TICK]]
+
+
+def test_a_refused_condition_does_not_keep_the_others_from_being_told(server, world):
+    server.route("PATCH", TRAIN, refusal(403, "Forbidden"))
+    world.see(gated(), gated("zeta"))
+    world.say(("train", NO_ROOM), ("zeta", NO_ROOM))
+    world.ticks(2)
+    assert server.asked("PATCH", "/api/v1/namespaces/team-a/pods/zeta/status")
+
+
+def test_a_node_whose_boards_no_table_knows_says_so_until_an_agent_reports(server, world):
+    """Bad input: an unknown GPU model; the node is left alone."""
+    raw = world.see_node(product="NVIDIA-Z900-96GB")
+    message = (
+        "label nvidia.com/gpu.product: 'NVIDIA-Z900-96GB' is in no table and no agent has reported "
+        "nos.nebuly.com/gpu-inventory; its boards are left alone"
+    )
+    told = {"type": "nos.nebuly.com/Partitioning", "status": "False", "reason": "NotUnderstood", "message": message}
+    raw["metadata"]["resourceVersion"] = "2"
+    raw["status"]["conditions"].append(told)
+    server.route("PATCH", N1, lambda _, wire: wire.json(200, raw))
+    world.say()
+    world.ticks(3)
+    [condition] = conditions(server, N1)
+    assert condition == {**told, "lastTransitionTime": "2026-03-02T09:00:00Z"}
+
+    world.see_node(product="NVIDIA-Z900-96GB", annotations={"nos.nebuly.com/gpu-inventory": "[]"})
+    world.ticks(1)
+    assert len(conditions(server, N1)) == 1  # the agent speaks for itself now
