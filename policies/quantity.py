@@ -19,7 +19,10 @@ Amounts = Mapping[str, int]
 # Source: k8s.io/apimachinery, api/resource/suffix.go.
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_QUANTITY: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i|[numkMGTPE]))?")
+# At most so many digits: Python refuses to read numbers of more than 4300, and nobody means one of 60.
+_QUANTITY: Final = re.compile(
+    r"([+-]?)([0-9]{1,60}\.?[0-9]{0,60}|\.[0-9]{1,60})(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i|[numkMGTPE]))?"
+)
 
 
 class QuantityError(ValueError):
@@ -34,8 +37,8 @@ def parse(quantity: Quantity) -> Fraction:
     text = str(quantity)
     match = None if isinstance(quantity, bool) else _QUANTITY.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is not a quantity; write for example 2, 500m or 4Gi"
-        raise QuantityError(msg)
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        raise QuantityError(f"{shown!r} is not a quantity; write for example 2, 500m or 4Gi")
     sign, digits, exponent, suffix = match.groups()
     value = Fraction(digits.rstrip(".") if digits.endswith(".") else digits)
     if exponent:
