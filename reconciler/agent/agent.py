@@ -1,0 +1,237 @@
+"""One pass over one node: observe, decide, carry out, announce, report. Everything that happens to boards happens here.
+
+A pass looks at everything afresh and may be run at any time, any number of times. What it cannot finish, because the
+kubelet has not taken over an announcement or a board has failed, it asks to be run for again.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from itertools import count
+from typing import Final
+
+import msgspec
+import structlog
+
+from policies import names
+from policies.annotations import BoardInventory
+from reconciler.agent.apply import (
+    BoardState,
+    EnableMig,
+    Keep,
+    Recut,
+    Refuse,
+    Step,
+    Withdraw,
+    carry_out,
+    mode_fault,
+    next_steps,
+)
+from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id
+from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletError
+from reconciler.agent.node import NodeState
+from reconciler.agent.report import Patch, Verdict, report, report_verdict
+
+ROUNDS: Final = 3  # MIG mode, then slices, then nothing is left to do
+FIRST_PAUSE_S: Final = 1.0  # after a failure of a board; doubles with each that follows
+LONGEST_PAUSE_S: Final = 60.0
+FORGOTTEN_S: Final = 120.0  # a failure that nothing has followed for so long is no news any more
+POLL_S: Final = 0.02  # how soon the kubelet is asked again; then a quarter of what it has taken so far
+KUBELET_PATIENCE_S: Final = 10.0  # a kubelet that takes longer is reported
+
+_log: Final = structlog.get_logger()
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What is left to do after a pass.
+
+    Attributes:
+        patch: for nodes/status; None if the node says all that already.
+        again_s: seconds after which another pass is due, whatever happens; None if none is.
+    """
+
+    patch: Patch | None
+    again_s: float | None = None
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """The last failure of a board: it is left alone until then, and longer after the next."""
+
+    why: str
+    until: float
+    pause_s: float
+
+
+class NodeAgent:
+    """The agent of one node, of a driver and a kubelet; used by one thread at a time.
+
+    Between passes it remembers only how to pace itself.
+    """
+
+    def __init__(self, driver: GpuDriver, kubelet: Kubelet) -> None:
+        self._driver = driver
+        self._kubelet = kubelet
+        self._failures: dict[str, _Failure] = {}
+        self._disagrees_since: float | None = None
+
+    def act(self, node: NodeState, now: float) -> Outcome:
+        """Bring the boards as far towards the order as can be now, at `now` seconds since the epoch."""
+        if not node.mode:
+            return Outcome(self._not_ours(node, now))
+        try:
+            return self._act(node, now)
+        except DriverError as error:
+            verdict = Verdict(ok=False, reason=names.NO_BOARDS, message=str(error))
+        except KubeletError as error:
+            verdict = Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error))
+        return Outcome(report_verdict(node, verdict, now), again_s=FIRST_PAUSE_S)
+
+    def _act(self, node: NodeState, now: float) -> Outcome:
+        allocated = self._kubelet.allocated()
+        boards, steps = self._work(node, allocated, now)
+        devices = _devices(node, boards.values(), steps)
+        self._kubelet.announce(devices)
+        listed = self._kubelet.allocatable()
+        verdict = self._verdict(node, boards.values())
+        if listed != _healthy(devices):
+            return self._wait_for_kubelet(node, verdict, now)
+        self._disagrees_since = None
+        plan = node.annotations.get(names.STATUS_PLAN, "")
+        if node.order and all(isinstance(steps[index], Keep | Refuse) for index in node.order.target):
+            plan = node.order.plan
+            _log_refusals(node, steps)
+        patch = report(
+            node,
+            boards=boards.values(),
+            devices=devices,
+            listed=listed,
+            allocated=allocated,
+            plan=plan,
+            verdict=verdict,
+            now=now,
+        )
+        return Outcome(patch, again_s=self._next_look(now))
+
+    def _not_ours(self, node: NodeState, now: float) -> Patch | None:
+        """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""
+        message = "; ".join(node.faults)
+        return report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now) if message else None
+
+    def _work(
+        self, node: NodeState, allocated: Mapping[str, Holder], now: float
+    ) -> tuple[dict[int, BoardState], dict[int, Step]]:
+        """Carry out what can be done now; return the boards as they are then, and what remains to be waited for.
+
+        A driver that claims success and changes nothing is not asked for ever: then the board has failed.
+        """
+        for done in count():
+            boards = self._observe(node, allocated, now)
+            steps = next_steps(node.order, boards)
+            work = [(boards[index], step) for index, step in steps.items() if isinstance(step, EnableMig | Recut)]
+            if not work:
+                break
+            for board, step in work:
+                if done < ROUNDS:
+                    self._carry_out(node, board.inventory, step, now)
+                else:
+                    self._fail(node, board.inventory, "the driver reports success, but nothing has changed", now)
+        return boards, steps
+
+    def _observe(self, node: NodeState, allocated: Mapping[str, Holder], now: float) -> dict[int, BoardState]:
+        listed = self._kubelet.allocatable()
+        boards = {}
+        for entry in self._driver.boards():
+            fault = entry.fault
+            try:
+                slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
+            except DriverError as error:
+                slices, orphans, fault = (), (), str(error)
+            failure = self._failures.get(entry.uuid)
+            if failure and now < failure.until:
+                fault = fault or failure.why
+            boards[entry.index] = BoardState(
+                inventory=msgspec.structs.replace(entry, fault=fault),
+                mode=entry.mode or node.mode,
+                healthy=entry.fault is None,
+                slices=slices,
+                orphans=orphans,
+                used=_of_board(entry, slices, allocated),
+                listed=_of_board(entry, slices, listed),
+                withdrawn=tuple(item.placement for item in node.reported.get(entry.index, ()) if item.withdrawn),
+            )
+        return boards
+
+    def _carry_out(self, node: NodeState, board: BoardInventory, step: EnableMig | Recut, now: float) -> None:
+        log = _log.bind(node=node.name, board=board.uuid, plan=node.order.plan if node.order else "")
+        try:
+            carry_out(step, board.uuid, self._driver)
+        except DriverError as error:
+            self._fail(node, board, str(error), now)
+            return
+        self._failures.pop(board.uuid, None)
+        if isinstance(step, Recut):
+            log.info("board_recut", destroyed=[*map(str, step.destroy)], created=[*map(str, step.create)])
+        else:
+            log.info("mig_enabled")
+
+    def _fail(self, node: NodeState, board: BoardInventory, why: str, now: float) -> None:
+        before = self._failures.get(board.uuid)
+        pause_s = min(LONGEST_PAUSE_S, 2 * before.pause_s) if before else FIRST_PAUSE_S
+        self._failures[board.uuid] = _Failure(why, now + pause_s, pause_s)
+        _log.warning("board_failed", node=node.name, board=board.uuid, error=why, again_s=pause_s)
+
+    def _verdict(self, node: NodeState, boards: Iterable[BoardState]) -> Verdict:
+        if node.faults:
+            return Verdict(ok=False, reason=names.NODE_UNREADABLE, message="; ".join(node.faults))
+        faults = []
+        for board in boards:
+            entry = board.inventory
+            failure = self._failures.get(entry.uuid)
+            if why := entry.fault or (failure and failure.why) or mode_fault(entry, board.mode):
+                faults.append(f"GPU {entry.index} ({entry.uuid}): {why}")
+        if faults:
+            return Verdict(ok=False, reason=names.BOARD_FAILED, message="; ".join(faults))
+        return Verdict(ok=True, reason=names.BOARDS_READY, message="")
+
+    def _wait_for_kubelet(self, node: NodeState, verdict: Verdict, now: float) -> Outcome:
+        """Return what to do while the kubelet does not agree: nothing is reported that it does not say as well."""
+        if self._disagrees_since is None:
+            self._disagrees_since = now
+        waited_s = max(0.0, now - self._disagrees_since)
+        patch = None
+        if waited_s >= KUBELET_PATIENCE_S:
+            message = "the kubelet does not offer what is announced, or still offers what is withdrawn"
+            verdict = Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=message)
+            patch = report_verdict(node, verdict, now)
+        return Outcome(patch, again_s=max(POLL_S, min(1.0, waited_s / 4)))
+
+    def _next_look(self, now: float) -> float | None:
+        """Return in how many seconds a board that has failed may be tried again; None if there is none."""
+        self._failures = {
+            board: failure for board, failure in self._failures.items() if now < failure.until + FORGOTTEN_S
+        }
+        coming = [failure.until - now for failure in self._failures.values() if now < failure.until]
+        return min(coming, default=None)
+
+
+def _devices(node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step]) -> Devices:
+    """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
+    devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.capacity}
+    for board in boards:
+        step = steps[board.inventory.index]
+        for item in board.slices:
+            if not (isinstance(step, Withdraw) and item in step.slices):
+                devices.setdefault(item.resource, {})[device_id(board.inventory.uuid, item)] = board.healthy
+    return devices
+
+
+def _healthy(devices: Devices) -> frozenset[str]:
+    return frozenset(device for found in devices.values() for device, healthy in found.items() if healthy)
+
+
+def _of_board(board: BoardInventory, slices: Iterable[Slice], devices: Container[str]) -> frozenset[Slice]:
+    return frozenset(item for item in slices if device_id(board.uuid, item) in devices)
+
+
+def _log_refusals(node: NodeState, steps: Mapping[int, Step]) -> None:
+    for index, step in steps.items():
+        if node.order and isinstance(step, Refuse):
+            _log.info("plan_refused", node=node.name, gpu=index, plan=node.order.plan, why=step.why)

@@ -1,0 +1,194 @@
+"""The steps by which a board gets the layout that the leader ordered, decided from what is there and nothing else.
+
+`next_steps` is pure: from the order, what the driver has, what the kubelet offers and what pods hold it says what to do
+with each board now. Nobody remembers how far it got, so a crash between any two calls, or a reboot, changes nothing:
+asked again, it goes on. docs/adr/0003 has the protocol, in which destroying takes two steps.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import BoardInventory, Placement
+from policies.view import inventory_model
+from reconciler.agent.driver import GpuDriver, Slice, order_key
+from reconciler.agent.geometry import layout_fault
+from reconciler.agent.node import Order
+
+
+class BoardState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known of one board.
+
+    Attributes:
+        inventory: what it is; its `fault`, if any, keeps us from working on it.
+        mode: how it is to be used: `mig`, `mps` or `timeslicing`.
+        healthy: whether its slices can serve.
+        slices: what the driver has, complete.
+        orphans: what the driver has, incomplete.
+        used: slices that pods hold, by the kubelet.
+        listed: slices that the kubelet may give to pods now, or has given.
+        withdrawn: what we have told the leader is withdrawn.
+    """
+
+    inventory: BoardInventory
+    mode: str
+    healthy: bool = True
+    slices: tuple[Slice, ...] = ()
+    orphans: tuple[Slice, ...] = ()
+    used: frozenset[Slice] = frozenset()
+    listed: frozenset[Slice] = frozenset()
+    withdrawn: tuple[Placement, ...] = ()
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """Nothing is to be done: announce what exists."""
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The order is not, or no longer, to be carried out on this board: announce what exists."""
+
+    why: str
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Announce all but these, and report them as withdrawn once the kubelet agrees; then wait for the leader."""
+
+    slices: tuple[Slice, ...]
+
+
+class EnableMig(msgspec.Struct, frozen=True):
+    """Switch MIG mode on, which the board can do without a reset."""
+
+
+class Recut(msgspec.Struct, frozen=True):
+    """Destroy and create, in this order."""
+
+    destroy: tuple[Slice, ...] = ()
+    create: tuple[Slice, ...] = ()
+
+
+Step = Keep | Refuse | Withdraw | EnableMig | Recut
+
+KEEP: Final = Keep()
+
+
+def next_steps(order: Order | None, boards: Mapping[int, BoardState]) -> dict[int, Step]:
+    """Return what to do with each board, by index, and with those that the order names and the node does not have.
+
+    As long as the leader has not allowed the cut, boards that lose slices go together: if one board of the order is
+    refused, none is withdrawn. The leader, which plans again from the report, then never waits for a withdrawal that
+    will not come, and never allows one that it has not seen.
+    """
+    steps = {index: _next_step(order, board) for index, board in boards.items()}
+    if order is None:
+        return steps
+    steps |= {index: Refuse("the node has no such board") for index in order.target if index not in boards}
+    refused = [index for index, step in steps.items() if isinstance(step, Refuse)]
+    if refused and not order.cut:
+        why = f"GPU {refused[0]} is refused, so nothing is destroyed by this plan"
+        steps |= {index: Refuse(why) for index, step in steps.items() if isinstance(step, Withdraw)}
+    return steps
+
+
+def mode_fault(board: BoardInventory, mode: str) -> str | None:
+    """Return what a person must do before a board can be used in a mode; None if nothing."""
+    if mode == names.MPS and board.mig:
+        return f"MIG mode is on; for MPS run nvidia-smi -i {board.index} -mig 0"
+    if mode != names.MIG or board.mig:
+        return None
+    if not (board.profiles if board.mig_capable is None else board.mig_capable):
+        return f"{board.model} cannot do MIG; label the node {names.PARTITIONING_LABEL}={names.MPS}"
+    if board.switch != "live":
+        return f"MIG mode is off; stop what runs on it, run nvidia-smi -i {board.index} -mig 1 and reset it"
+    return None
+
+
+def carry_out(step: EnableMig | Recut, board: str, driver: GpuDriver) -> None:
+    """Do it on the board of this UUID. Raises DriverError at the first call that fails; what comes after is not done."""
+    if isinstance(step, EnableMig):
+        driver.enable_mig(board)
+        return
+    for item in step.destroy:
+        driver.destroy(board, item)
+    for item in step.create:
+        driver.create(board, item)
+
+
+def _next_step(order: Order | None, board: BoardState) -> Step:
+    layouts = order.of(board.inventory.index) if order else None
+    if board.inventory.fault:
+        return Refuse(board.inventory.fault) if layouts else KEEP
+    if why := mode_fault(board.inventory, board.mode):
+        return Refuse(why) if layouts else KEEP
+    if board.mode == names.MIG and not board.inventory.mig:
+        return EnableMig()
+    if order is None or layouts is None:
+        return Recut(destroy=board.orphans) if board.orphans else KEEP
+    target, basis = layouts
+    if why := _objection(board, target, basis):
+        return Refuse(why)
+    have, want = _count(board.slices), Counter(target)
+    doomed = _least_worth_keeping(have - want, board)
+    if used := [item for item in doomed if item in board.used]:
+        return Refuse(f"{', '.join(map(str, used))} is in use")
+    if doomed and not order.cut:
+        return Withdraw(doomed)
+    if _count(doomed) - Counter(board.withdrawn):
+        return Refuse("the cut was allowed before all that it destroys had been reported as withdrawn")
+    if not board.listed.isdisjoint(doomed):
+        return Withdraw(doomed)
+    recut = Recut(destroy=board.orphans + doomed, create=_new(want - have, board))
+    return recut if recut.destroy or recut.create else KEEP
+
+
+def _objection(board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...]) -> str:
+    """Return why a board may not be brought into a layout, or "".
+
+    Carrying out a plan takes a board from its basis to its target by way of what the two share. A board in any other
+    state has changed since the plan was made.
+    """
+    if board.mode == names.TIMESLICING or any((item.start is None) != (board.mode == names.MPS) for item in target):
+        return f"{_text(Counter(target)) or 'an empty layout'} is no layout of mode {board.mode}"
+    if error := layout_fault(inventory_model(board.inventory), target):
+        return f"no such layout: {error}"
+    have, before, after = _count(board.slices), Counter(basis), Counter(target)
+    if not before & after <= have <= before | after:
+        return f"its layout has changed since the plan was made: it has {_text(have) or 'no slices'}"
+    return ""
+
+
+def _least_worth_keeping(surplus: Counter[Placement], board: BoardState) -> tuple[Slice, ...]:
+    """Return so many slices of each placement: rather those that nobody holds, that are withdrawn already, the last."""
+    by_worth = sorted(board.slices, key=lambda item: (item in board.used, item in board.listed, -item.ordinal))
+    chosen = [
+        item
+        for placement, count in surplus.items()
+        for item in [item for item in by_worth if item.placement == placement][:count]
+    ]
+    return tuple(sorted(chosen, key=order_key))
+
+
+def _new(missing: Counter[Placement], board: BoardState) -> tuple[Slice, ...]:
+    """Return slices to make, in the order of their starts; of MPS slices those with the first ordinals that are free."""
+    taken, made = set(board.slices), list[Slice]()
+    for placement in missing.elements():
+        ordinal = 0
+        while (item := Slice(placement.profile, placement.start, ordinal)) in taken and placement.start is None:
+            ordinal += 1
+        taken.add(item)
+        made.append(item)
+    return tuple(sorted(made, key=order_key))
+
+
+def _count(slices: Iterable[Slice]) -> Counter[Placement]:
+    return Counter(item.placement for item in slices)
+
+
+def _text(layout: Counter[Placement]) -> str:
+    return ", ".join(
+        item.profile if item.start is None else f"{item.profile} at {item.start}"
+        for item in sorted(layout.elements(), key=lambda item: (item.start or 0, item.profile))
+    )

@@ -1,0 +1,115 @@
+"""What the node agent needs of a GPU driver: boards, the slices they have, and making and removing one.
+
+A slice is whatever a board's driver has: a MIG GPU instance with its compute instance, or an MPS bin, which is a share
+that the board's control daemon serves. Both are state of the node that outlives the agent, so both stand behind
+`GpuDriver`: the real one asks NVML for the former and keeps the latter beside the daemon.
+
+Errors are those of NVML, by their names there.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from policies import names
+from policies.annotations import BoardInventory, Placement
+
+
+class Slice(msgspec.Struct, frozen=True, gc=False):
+    """A slice of a board, by what identifies it for as long as it exists: never by its position in a list (pain P14).
+
+    Attributes:
+        profile: `3g.20gb` of MIG, `10gb` of MPS.
+        start: first memory unit of a MIG slice; None for MPS.
+        ordinal: tells the MPS slices of one profile on one board apart; 0 for MIG.
+    """
+
+    profile: str
+    start: int | None = None
+    ordinal: int = 0
+
+    @property
+    def placement(self) -> Placement:
+        """Return it as layouts have it, in which MPS slices of one profile are alike."""
+        return Placement(self.profile, self.start)
+
+    @property
+    def resource(self) -> str:
+        """Return the resource that a pod asks for to get it."""
+        return names.MPS_RESOURCE + self.profile if self.start is None else names.mig_resource(self.profile)
+
+    def __str__(self) -> str:
+        return self.profile if self.start is None else f"{self.profile} at {self.start}"
+
+
+def order_key(item: Slice) -> tuple[int, str, int]:
+    """Return the key by which the slices of a board are listed: by start, then profile, then ordinal."""
+    return -1 if item.start is None else item.start, item.profile, item.ordinal
+
+
+def device_id(board: str, item: Slice) -> str:
+    """Return the id under which the kubelet knows a slice of the board of this UUID.
+
+    It stays the same when the slice is destroyed and made again, or gets another MIG UUID by a reboot. With NVIDIA's
+    longest profile names it has 57 characters; the kubelet takes 63.
+    """
+    return f"{board}/{item.profile}/{item.ordinal if item.start is None else item.start}"
+
+
+class GpuDriver(Protocol):
+    """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
+
+    All methods raise DriverError. Boards are named by UUID: NVML's index may change with a reboot.
+    """
+
+    def boards(self) -> tuple[BoardInventory, ...]:
+        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`."""
+        ...
+
+    def slices(self, board: str) -> tuple[Slice, ...]:
+        """Return the complete slices of a board, in any order."""
+        ...
+
+    def orphans(self, board: str) -> tuple[Slice, ...]:
+        """Return GPU instances without a compute instance: a creation or removal that was broken off."""
+        ...
+
+    def create(self, board: str, item: Slice) -> None:
+        """Make a slice at its placement. If it cannot be completed, what was made of it is removed again."""
+        ...
+
+    def destroy(self, board: str, item: Slice) -> None:
+        """Remove a slice or an orphan: its compute instance, then its GPU instance."""
+        ...
+
+    def enable_mig(self, board: str) -> None:
+        """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
+        ...
+
+
+class DriverError(Exception):
+    """The driver refused or failed; the message says what it was asked to do. NVML's other codes are of this class."""
+
+
+class InUse(DriverError):  # noqa: N818 (these are the names of NVML's codes)
+    """NVML_ERROR_IN_USE: a process, or another client such as a monitor, holds the instance or the board."""
+
+
+class InsufficientResources(DriverError):  # noqa: N818
+    """NVML_ERROR_INSUFFICIENT_RESOURCES: no room at that placement, or as many of that profile as can be."""
+
+
+class InvalidArgument(DriverError):  # noqa: N818
+    """NVML_ERROR_INVALID_ARGUMENT: no such board, profile, start or instance."""
+
+
+class NotSupported(DriverError):  # noqa: N818
+    """NVML_ERROR_NOT_SUPPORTED: the board, or the mode that it is in, cannot do that; or the driver knows no board."""
+
+
+class GpuIsLost(DriverError):  # noqa: N818
+    """NVML_ERROR_GPU_IS_LOST: the board fell off the bus or has become inaccessible."""
+
+
+class NoPermission(DriverError):  # noqa: N818
+    """NVML_ERROR_NO_PERMISSION: the agent runs without the rights that MIG needs."""

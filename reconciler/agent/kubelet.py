@@ -1,0 +1,57 @@
+"""What the node agent needs of the kubelet: to announce devices, and to know which it offers and which pods hold.
+
+Behind it are, on a real node, our device plugins (one per resource) and the pod-resources service. The kubelet chooses
+the device of a pod; `preferred` is what a plugin answers when it is asked which.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+Devices = Mapping[str, Mapping[str, bool]]
+"""Resource -> device id -> healthy. A resource without devices is one that has none now: its plugin stays."""
+
+Holder = str
+"""namespace/name of a pod."""
+
+
+class Kubelet(Protocol):
+    """The kubelet of one node. No call waits for anything but the kubelet's own answer; all raise KubeletError."""
+
+    def announce(self, devices: Devices) -> None:
+        """Make these the devices of our plugins; the kubelet takes them over in its own time: see `allocatable`."""
+        ...
+
+    def allocatable(self) -> frozenset[str]:
+        """Return the ids of our healthy devices that it may give to pods, held or not (GetAllocatableResources)."""
+        ...
+
+    def allocated(self) -> Mapping[str, Holder]:
+        """Return device id -> pod that holds it; pods that have ended hold nothing (pod-resources List)."""
+        ...
+
+
+class KubeletError(Exception):
+    """The kubelet did not answer, or lacks a service that the agent needs; the message says which."""
+
+
+def preferred(available: Collection[str], size: int, held: Collection[str]) -> tuple[str, ...]:
+    """Return which `size` of the available devices of one resource a pod should get; fewer if there are fewer.
+
+    The slices of one pod are spread over boards, since two on one board are no more than a larger one. Among boards
+    the one with most held devices comes first, so that different pods are packed and whole boards stay free.
+    Deterministic.
+    """
+    packed = Counter(map(_board, held))
+    own: Counter[str] = Counter()
+    left, chosen = set(available), list[str]()
+    while left and len(chosen) < size:
+        best = min(left, key=lambda device: (own[_board(device)], -packed[_board(device)], device))
+        chosen.append(best)
+        left.remove(best)
+        own[_board(best)] += 1
+    return tuple(chosen)
+
+
+def _board(device: str) -> str:
+    return device.partition("/")[0]

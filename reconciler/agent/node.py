@@ -1,0 +1,116 @@
+"""What the agent reads of its own node: how it is labelled, what the leader has ordered, what we reported last.
+
+Taken from the API's object once per change. The resourceVersion is left out on purpose: the kubelet writes to the
+node every few seconds, and none of that concerns us.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import Layouts, Placed, Placement, read_layouts, read_status
+from policies.model import Condition, Node
+from policies.quantity import Quantity
+from policies.view import is_slice
+
+_NODE: Final = msgspec.json.Decoder(Node)
+_LABELS: Final = (names.PARTITIONING_LABEL, names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan of the leader that has not been dealt with (docs/adr/0003).
+
+    Attributes:
+        plan: its id.
+        target: the whole layout of each board concerned; boards not named are left alone.
+        basis: the layout of the same boards from which it was made.
+        cut: whether what was reported as withdrawn may be destroyed.
+    """
+
+    plan: str
+    target: Layouts
+    basis: Layouts
+    cut: bool
+
+    def of(self, index: int) -> tuple[tuple[Placement, ...], tuple[Placement, ...]] | None:
+        """Return target and basis of a board; None if the plan does not name it."""
+        return (self.target[index], self.basis.get(index, ())) if index in self.target else None
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, as far as its agent is concerned.
+
+    Attributes:
+        name: its name.
+        uid: its uid: a node of the same name made again is another node.
+        labels: those of its labels that say what boards it has and how they are used.
+        annotations: those of ours.
+        capacity: slice resources, as they stand in its status.
+        allocatable: likewise.
+        condition: the condition that we wrote last; None if there is none.
+        reported: the slices that we reported last, by board.
+        order: what is to be done; None if there is nothing.
+        faults: what could not be understood of our annotations and labels.
+    """
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    capacity: Mapping[str, Quantity] = {}
+    allocatable: Mapping[str, Quantity] = {}
+    condition: Condition | None = None
+    reported: Placed = {}
+    order: Order | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def mode(self) -> str:
+        """Return the partitioning mode of its boards, or "" if they are not ours to cut."""
+        mode = self.labels.get(names.PARTITIONING_LABEL, "")
+        return mode if mode in names.MODES else ""
+
+
+def read_node(raw: bytes) -> NodeState:
+    """Return what is kept of a node. Raises msgspec.DecodeError if it cannot be read."""
+    node = _NODE.decode(raw)
+    status = node.status
+    labels = {key: value for key, value in (node.metadata.labels or {}).items() if key in _LABELS}
+    annotations = {
+        key: value for key, value in (node.metadata.annotations or {}).items() if key.startswith(names.PREFIX)
+    }
+    faults: list[str] = []
+    mode = labels.get(names.PARTITIONING_LABEL, "")
+    if mode and mode not in names.MODES:
+        faults.append(f"label {names.PARTITIONING_LABEL}: {mode!r} is no mode; write one of {', '.join(names.MODES)}")
+    return NodeState(
+        name=node.metadata.name or "",
+        uid=node.metadata.uid or "",
+        labels=labels,
+        annotations=annotations,
+        capacity=_slices(status.capacity if status else None),
+        allocatable=_slices(status.allocatable if status else None),
+        condition=next(
+            (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
+        ),
+        reported=read_status(annotations, faults) or {},
+        order=_order(annotations, faults),
+        faults=tuple(faults),
+    )
+
+
+def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
+    plan = annotations.get(names.SPEC_PLAN, "")
+    order = Order(
+        plan=plan,
+        target=read_layouts(names.SPEC_PLACEMENTS, annotations, faults),
+        basis=read_layouts(names.SPEC_BASIS, annotations, faults),
+        cut=annotations.get(names.SPEC_CUT) == plan,
+    )
+    return order if plan != annotations.get(names.STATUS_PLAN, "") else None
+
+
+def _slices(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+    return {name: amount for name, amount in (resources or {}).items() if is_slice(name)}

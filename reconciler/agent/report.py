@@ -1,0 +1,130 @@
+"""What the agent tells the API server of its node: one patch of nodes/status, or none if nothing differs.
+
+One patch carries the slice resources in capacity and allocatable, the boards, the slices with their use, and the plan
+that has been dealt with: a reader never sees a plan done whose slices cannot be scheduled yet (pain P16). The kubelet
+writes the same resources, by itself, up to ten seconds later; here they are there at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import PlacedSlice, stale_counts, write_inventory, write_status
+from policies.quantity import Quantity
+from reconciler.agent.apply import BoardState
+from reconciler.agent.driver import device_id, order_key
+from reconciler.agent.kubelet import Devices, Holder
+from reconciler.agent.node import NodeState
+
+Patch = Mapping[str, object]
+"""The body of a strategic merge patch: conditions are merged by type, null removes."""
+
+MESSAGE_MAX: Final = 32768  # what the API server takes in a condition
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the node's condition says.
+
+    Attributes:
+        ok: whether every board can be cut.
+        reason: PascalCase, of policies.names.
+        message: for a person.
+    """
+
+    ok: bool
+    reason: str
+    message: str
+
+
+def report(
+    node: NodeState,
+    *,
+    boards: Iterable[BoardState],
+    devices: Devices,
+    listed: frozenset[str],
+    allocated: Mapping[str, Holder],
+    plan: str,
+    verdict: Verdict,
+    now: float,
+) -> Patch | None:
+    """Return the patch that makes the node say all this, or None if it does already.
+
+    Args:
+        node: the node as it is.
+        boards: its boards as they are.
+        devices: what is announced.
+        listed: device ids that the kubelet may give to pods.
+        allocated: device id -> holder.
+        plan: id of the last plan that has been dealt with; "" if there was none.
+        verdict: its condition.
+        now: seconds since the epoch.
+    """
+    boards = tuple(boards)
+    placed = {board.inventory.index: _placed(board, listed, allocated) for board in boards}
+    written = write_inventory(board.inventory for board in boards) | write_status(placed, plan)
+    wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
+    if not plan:
+        wanted[names.STATUS_PLAN] = None
+    annotations = {key: value for key, value in wanted.items() if node.annotations.get(key) != value}
+    status = {
+        "capacity": _changed(node.capacity, {name: len(found) for name, found in devices.items()}),
+        "allocatable": _changed(
+            node.allocatable, {name: len(listed.intersection(found)) for name, found in devices.items()}
+        ),
+        "conditions": _conditions(node, verdict, now),
+    }
+    return _patch(node, annotations, {key: value for key, value in status.items() if value})
+
+
+def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
+    """Return the patch that sets nothing but the condition, or None if it is so already."""
+    conditions = _conditions(node, verdict, now)
+    return _patch(node, {}, {"conditions": conditions} if conditions else {})
+
+
+def _placed(board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder]) -> tuple[PlacedSlice, ...]:
+    placed = []
+    for item in sorted(board.slices, key=order_key):
+        device = device_id(board.inventory.uuid, item)
+        placed.append(
+            PlacedSlice(
+                profile=item.profile,
+                start=item.start,
+                used=device in allocated,
+                withdrawn=device not in allocated and device not in listed,
+                pod=allocated.get(device),
+            )
+        )
+    return tuple(placed)
+
+
+def _changed(present: Mapping[str, Quantity], counts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(count) for name, count in counts.items() if str(present.get(name)) != str(count)}
+
+
+def _conditions(node: NodeState, verdict: Verdict, now: float) -> list[Mapping[str, str]]:
+    """Return the condition if it has changed; the time of its last transition is that of its last change of status."""
+    status, message = "True" if verdict.ok else "False", verdict.message[:MESSAGE_MAX]
+    old = node.condition
+    if old and (old.status, old.reason, old.message or "") == (status, verdict.reason, message):
+        return []
+    since = old.last_transition_time if old and old.status == status else None
+    return [
+        {
+            "type": names.PARTITIONING_CONDITION,
+            "status": status,
+            "reason": verdict.reason,
+            "message": message,
+            "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+    ]
+
+
+def _patch(node: NodeState, annotations: Mapping[str, str | None], status: Mapping[str, object]) -> Patch | None:
+    if not annotations and not status:
+        return None
+    # The uid keeps the patch from a node that was made anew under the same name.
+    return {"metadata": {"uid": node.uid, "annotations": annotations}, "status": status}

@@ -1,0 +1,106 @@
+"""What a simulated node's hardware and kubelet remember over a restart of the agent: its own last report.
+
+A real node's boards keep their instances, and the kubelet its checkpoint, whatever happens to the agent. Here both are
+gone with the process, and the report on the node (`gpu-inventory`, `status-placements`) stands in for their memory.
+What was done but not yet reported is lost with it: for the simulated node it has not happened.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from policies import names
+from policies.annotations import BoardInventory, PlacedSlice, read_inventory
+from policies.model import Node, ObjectMeta
+from policies.view import Board, inventory_model, view_node
+from reconciler.agent.driver import NotSupported, Slice, device_id
+from reconciler.agent.geometry import rejection
+from reconciler.agent.node import NodeState
+
+# Boards whose MIG mode changes only with a reset, for which a person stops what runs on them. Hopper and later switch live.
+_BY_RESET: Final = ("NVIDIA-A100", "NVIDIA-A30", "NVIDIA-A800")
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a node when its agent starts.
+
+    Attributes:
+        boards: what it has.
+        slices: what exists, by UUID of the board.
+        announced: resource -> device id -> healthy.
+        allocated: device id -> pod that holds it.
+    """
+
+    boards: tuple[BoardInventory, ...]
+    slices: dict[str, tuple[Slice, ...]] = {}
+    announced: dict[str, dict[str, bool]] = {}
+    allocated: dict[str, str] = {}
+
+
+def recall(node: NodeState) -> Memory:
+    """Return what a node remembers; one that has reported nothing is fresh, with the boards that its labels name.
+
+    Raises NotSupported if they name a board that no table knows.
+    """
+    boards = read_inventory(node.annotations, []) or _fresh_boards(node)
+    boards = tuple(msgspec.structs.replace(board, fault=None) for board in boards)
+    slices: dict[str, tuple[Slice, ...]] = {}
+    announced: dict[str, dict[str, bool]] = {}
+    allocated: dict[str, str] = {}
+    for board in boards:
+        found = _restore(board, node.reported.get(board.index, ()))
+        slices[board.uuid] = tuple(item for item, _ in found)
+        for item, was in found:
+            device = device_id(board.uuid, item)
+            if not was.withdrawn:
+                announced.setdefault(item.resource, {})[device] = True
+            if was.used and was.pod:
+                allocated[device] = was.pod
+    return Memory(boards=boards, slices=slices, announced=announced, allocated=allocated)
+
+
+def _fresh_boards(node: NodeState) -> tuple[BoardInventory, ...]:
+    view = view_node(Node(metadata=ObjectMeta(name=node.name, labels=dict(node.labels))))
+    if view.faults:
+        raise NotSupported("; ".join(view.faults))
+    return tuple(_fresh_board(node.name, board) for board in view.boards)
+
+
+def _fresh_board(node: str, board: Board) -> BoardInventory:
+    model = board.model
+    return BoardInventory(
+        index=board.index,
+        uuid=f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{board.index}.{node}')}",
+        model=model.name,
+        memory_mib=model.memory_mib,
+        profiles=model.profiles,
+        mig_capable=bool(model.profiles),
+        mig=board.mode == names.MIG and bool(model.profiles),
+        switch="admin" if model.name.startswith(_BY_RESET) else "live",
+        compute_slices=model.compute,
+        memory_units=model.memory_units,
+    )
+
+
+def _restore(board: BoardInventory, reported: Iterable[PlacedSlice]) -> list[tuple[Slice, PlacedSlice]]:
+    """Return the slices of a report; a report that the board cannot be in was not ours, and what is wrong is left out."""
+    restored: list[tuple[Slice, PlacedSlice]] = []
+    ordinals: Counter[str] = Counter()
+    for was in reported:
+        error = rejection(inventory_model(board), [item.placement for item, _ in restored], was.placement)
+        if error or (was.start is not None) is not board.mig:
+            structlog.get_logger().warning(
+                "slice_not_restored",
+                board=board.uuid,
+                profile=was.profile,
+                start=was.start,
+                error=str(error or "wrong mode"),
+            )
+            continue
+        restored.append((Slice(was.profile, was.start, ordinals[was.profile] if was.start is None else 0), was))
+        ordinals[was.profile] += 1
+    return restored
