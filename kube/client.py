@@ -257,15 +257,12 @@ def _authorization(configuration: Configuration) -> dict[str, str]:
 
 def _read_all(response: urllib3.BaseHTTPResponse, path: str, deadline: float) -> bytes:
     chunks = []
-    try:
-        with _unreachable_if_broken():
-            while chunk := response.read1(CHUNK):
-                chunks.append(chunk)
-                if time.monotonic() > deadline:
-                    response.close()
-                    raise Unreachable(f"{path}: the answer did not end in time")
-    finally:
-        response.release_conn()
+    with _unreachable_if_broken():
+        while chunk := response.read1(CHUNK):
+            chunks.append(chunk)
+            if time.monotonic() > deadline:
+                response.close()
+                raise Unreachable(f"{path}: the answer did not end in time")
     return b"".join(chunks)
 
 
