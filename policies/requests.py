@@ -1,0 +1,201 @@
+"""What the containers of a pod ask for: annotations and resources -> wishes, with every fault found.
+
+Every app, init and sidecar container is looked at, by its own index (pains W01, W03). A wish is a share, an amount of
+memory or an explicit slice; which slice serves it is not decided here. Whatever looks like a request but cannot be
+understood is a fault, never taken for "asks for nothing" (pain W34).
+"""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from policies import names
+from policies.asked import Asked, at, read_annotations
+from policies.faults import fault
+from policies.model import Container, Pod
+from policies.record import Entry, read_record
+from policies.resources import GpuResources, read_gpu_resources
+from policies.shares import Memory, Share
+from policies.spelling import FOREIGN_ANNOTATIONS, FOREIGN_RESOURCES, foreign_advice
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """An explicit slice: its resource, and the mode of the boards that make it."""
+
+    resource: str
+    mode: str
+
+
+Ask = Share | Memory | Slice
+"""What one device must be."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A container of a pod, and where it stands."""
+
+    field: str  # containers | initContainers
+    index: int
+    container: Container
+
+    @property
+    def path(self) -> str:
+        """Return the path as messages write it."""
+        return f"spec.{self.field}[{self.index}]"
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What one container asks for.
+
+    Attributes:
+        place: the container.
+        ask: what each device must be.
+        count: how many devices.
+        asked: keys and values as written, for the record.
+        path: where the request stands.
+        value: its value as written.
+        said: key and value as a person reads them.
+        answered: the record that agrees with the resources: the wish is to be checked, not resolved.
+    """
+
+    place: Place
+    ask: Ask
+    count: int
+    asked: dict[str, str]
+    path: str
+    value: str
+    said: str
+    answered: Entry | None = None
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a pod asks for.
+
+    Attributes:
+        wishes: in the order of the pod, init containers first.
+        modes: those that the pod names, in its order; None if it names none.
+        left: what is left as it is, for people: whole GPUs, slices of another plugin.
+        faults: everything that is wrong; with any, the pod is denied.
+        warnings: what deserves notice.
+    """
+
+    wishes: tuple[Wish, ...] = ()
+    modes: tuple[str, ...] | None = None
+    left: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def places(pod: Pod) -> Iterator[Place]:
+    """Yield every container that may hold a device: init containers (sidecars among them), then app containers."""
+    for index, container in enumerate(pod.spec.init_containers or ()):
+        yield Place("initContainers", index, container)
+    for index, container in enumerate(pod.spec.containers):
+        yield Place("containers", index, container)
+
+
+def slice_mode(resource: str) -> str:
+    """Return the mode of the boards that make a slice resource."""
+    if resource == names.GPU_SHARED:
+        return names.TIMESLICING
+    return names.MIG if resource.startswith(names.MIG_RESOURCE) else names.MPS
+
+
+def read_requests(pod: Pod, foreign: Collection[str] = ()) -> Requests:
+    """Return what a pod asks for. `foreign` are slice resources of another plugin, which are none of our business."""
+    notes = pod.metadata.annotations or {}
+    all_places = tuple(places(pod))
+    containers = [place.container.name for place in all_places]
+    first = pod.spec.containers[0].name if pod.spec.containers else ""
+    annotations = read_annotations(notes, containers, first)
+    record = read_record(notes)
+    faults = list(annotations.faults)
+    warnings = [*foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name), *annotations.warnings]
+    wishes: list[Wish] = []
+    left: list[str] = []
+    asks = annotations.asks
+    for place in all_places:
+        name = place.container.name
+        resources = read_gpu_resources(place.container, place.path, foreign)
+        asked, entry = annotations.containers.get(name), record.get(name)
+        faults += resources.faults
+        warnings += _advice(place, pod.spec.scheduler_name)
+        asks = asks or bool(resources.kinds or resources.faults)
+        if entry and _agrees(entry, asked, resources):
+            wishes.append(_explicit(place, resources, entry))
+        elif asked and resources.kinds:
+            key, value = asked.first
+            faults.append(fault(at(key), value, f"container {name} asks for {resources.text} too: keep one of them"))
+        elif asked and not asked.asks:
+            key, value = asked.first
+            faults.append(fault(at(key), value, f"counts nothing: write {names.FRACTION} or {names.MEMORY} as well"))
+        elif asked and asked.ask:
+            wishes.append(_by_annotations(place, asked, asked.ask))
+        elif resources.share:
+            wishes.append(_by_share(place, resources, resources.share))
+        elif resources.slices:
+            wishes.append(_explicit(place, resources))
+        elif resources.kinds:
+            left.append(f"{name}: {resources.text}")
+    if names.MODE in notes and not asks:
+        faults.append(
+            fault(at(names.MODE), notes[names.MODE], "chooses for nothing: the pod asks for no part of a GPU")
+        )
+    return Requests(
+        wishes=tuple(wishes),
+        modes=annotations.modes,
+        left=tuple(left),
+        faults=tuple(faults),
+        warnings=tuple(warnings),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _agrees(entry: Entry, asked: Asked | None, resources: GpuResources) -> bool:
+    """Return whether a record's entry says what the container has, so that its wish is answered."""
+    if resources.faults or len(resources.slices) != 1 or resources.kinds != (resources.slices[0][0],):
+        return False
+    (resource, count), annotated = resources.slices[0], asked.written if asked else {}
+    given = {resource: str(count)}
+    return (
+        entry.given == given
+        and entry.mode == slice_mode(resource)
+        and (entry.asked == annotated if annotated else entry.asked == given or list(entry.asked) == [names.GPU])
+    )
+
+
+def _by_annotations(place: Place, asked: Asked, ask: Share | Memory) -> Wish:
+    key, value = asked.first
+    return Wish(
+        place=place, ask=ask, count=asked.count, asked=asked.written, path=at(key), value=value, said=f"{key} {value}"
+    )
+
+
+def _by_share(place: Place, resources: GpuResources, share: Share) -> Wish:
+    path, value = resources.written[names.GPU]
+    return Wish(
+        place=place, ask=share, count=1, asked={names.GPU: value}, path=path, value=value, said=f"{names.GPU} {share}"
+    )
+
+
+def _explicit(place: Place, resources: GpuResources, answered: Entry | None = None) -> Wish:
+    resource, count = resources.slices[0]
+    path, value = resources.written[resource]
+    return Wish(
+        place=place,
+        ask=Slice(resource, slice_mode(resource)),
+        count=count,
+        asked=answered.asked if answered else {resource: str(count)},
+        path=path,
+        value=value,
+        said=f"{resource} {count}",
+        answered=answered,
+    )
+
+
+def _advice(place: Place, scheduler: str | None) -> tuple[str, ...]:
+    resources = place.container.resources
+    if resources is None:
+        return ()
+    return foreign_advice(FOREIGN_RESOURCES, {**(resources.requests or {}), **(resources.limits or {})}, scheduler)
