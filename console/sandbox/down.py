@@ -1,0 +1,19 @@
+"""`apportion sandbox down`: end a control plane and remove its files."""
+
+import click
+
+from console.sandbox import lifecycle
+from console.sandbox.options import name_option
+
+
+@click.command()
+@name_option
+def down(name: str) -> None:
+    """End a sandbox and remove its files, also those that a crashed one left.
+
+    \b
+    Example:
+      apportion sandbox down --name mine
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    ended = lifecycle.stop(name)
+    click.echo(f"sandbox {name}: " + ("ended" if ended else "not running, nothing to do"), err=True)

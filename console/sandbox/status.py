@@ -1,0 +1,155 @@
+"""`apportion sandbox status`: what runs, where, with which nodes and versions."""
+
+import resource
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from console.sandbox import lifecycle, marks, rooms
+from console.sandbox.apiclient import Refused
+from console.sandbox.rooms import State
+from policies import names
+from policies.model import Node
+
+
+class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as the API server has it now."""
+
+    name: str
+    ready: bool
+    product: str
+    boards: str
+    mode: str
+
+
+class ProcessLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A process as the kernel has it now; memory is what it holds in RAM, 0 if it has ended."""
+
+    name: str
+    pid: int
+    port: int | None
+    memory_mib: int = msgspec.field(name="memoryMiB")
+    restarts: int
+
+
+class SandboxLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox. `state`: `running`; `starting`; `unreachable` if its API server does not answer; `crashed`."""
+
+    name: str
+    state: str
+    directory: str
+    kubeconfig: str = ""
+    server: str = ""
+    version: str = ""
+    nodes: tuple[NodeLine, ...] = ()
+    processes: tuple[ProcessLine, ...] = ()
+
+
+class _Nodes(msgspec.Struct):
+    items: tuple[Node, ...]
+
+
+@click.command()
+@click.option("--name", help="Only this one.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def status(name: str | None, output: str) -> None:
+    """Show the sandboxes of this machine. Exit status 1 if none runs or one is not well.
+
+    \b
+    Example:
+      apportion sandbox status -o json
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    lines = [_look(found) for found in rooms.names() if name in (None, found)]
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode({"sandboxes": lines}), indent=2))
+    elif output == "yaml":
+        click.echo(msgspec.yaml.encode({"sandboxes": lines}), nl=False)
+    else:
+        click.echo("\n\n".join(_table(line) for line in lines) or "no sandbox; `apportion sandbox up` starts one")
+    if not lines or any(line.state != "running" for line in lines):
+        sys.exit(1)
+
+
+def _look(name: str) -> SandboxLine:
+    directory = rooms.root() / name
+    state = lifecycle.running(name)
+    if state is None:
+        return SandboxLine(name=name, state="crashed", directory=str(directory))
+    nodes = _nodes(name) if state.ready else None
+    return SandboxLine(
+        name=name,
+        state="starting" if not state.ready else "unreachable" if nodes is None else "running",
+        directory=str(directory),
+        kubeconfig=str(directory / "kubeconfig"),
+        server=state.server,
+        version=state.version,
+        nodes=nodes or (),
+        processes=_processes(name, state),
+    )
+
+
+def _nodes(name: str) -> tuple[NodeLine, ...] | None:
+    """Return the nodes as the API server has them; None if it does not answer."""
+    client = lifecycle.attach(name).client()
+    try:
+        listed = msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes)
+    except (OSError, Refused):
+        return None
+    finally:
+        client.close()
+    return tuple(_node(node) for node in listed.items)
+
+
+def _node(node: Node) -> NodeLine:
+    labels = node.metadata.labels or {}
+    conditions = (node.status.conditions if node.status else None) or ()
+    return NodeLine(
+        name=node.metadata.name or "",
+        ready=any(condition.type == "Ready" and condition.status == "True" for condition in conditions),
+        product=labels.get(names.PRODUCT_LABEL, ""),
+        boards=labels.get(names.COUNT_LABEL, ""),
+        mode=labels.get(names.PARTITIONING_LABEL, ""),
+    )
+
+
+def _processes(name: str, state: State) -> tuple[ProcessLine, ...]:
+    config = rooms.read_config(name)
+    return tuple(
+        ProcessLine(
+            name=process.name,
+            pid=process.pid,
+            port=process.port,
+            memory_mib=_memory_mib(process.pid) if config and marks.bears(process.pid, config.id) else 0,
+            restarts=process.restarts,
+        )
+        for process in state.processes
+    )
+
+
+def _memory_mib(pid: int) -> int:
+    """Return the resident memory of a process; 0 if it has just ended."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize() // 2**20
+
+
+def _table(line: SandboxLine) -> str:
+    if line.state == "crashed":
+        return f"{line.name}  crashed; `apportion sandbox down --name {line.name}` removes what it left"
+    rows = [
+        (line.name, f"{line.state}  Kubernetes {line.version}  {line.server}"),
+        ("", f"KUBECONFIG={line.kubeconfig}"),
+    ]
+    for node in line.nodes:
+        ready = "" if node.ready else "  not ready"
+        rows.append((f"  {node.name}", f"{node.boards} x {node.product}  {node.mode}{ready}"))
+    for process in line.processes:
+        port = f"  127.0.0.1:{process.port}" if process.port else ""
+        restarts = f"  restarted {process.restarts} times" if process.restarts else ""
+        rows.append((f"  {process.name}", f"{process.memory_mib:4d} MiB  pid {process.pid}{port}{restarts}"))
+    width = max(len(left) for left, _ in rows) + 2
+    return "\n".join(f"{left:{width}}{right}" for left, right in rows)

@@ -1,0 +1,45 @@
+"""`apportion sandbox up`: start a control plane, in the background unless asked to stay."""
+
+import shlex
+
+import click
+
+from console.sandbox.lifecycle import Sandbox, attach, hold, launch, running, wait_for_end
+from console.sandbox.nodes import PRODUCTS, NodeGroup
+from console.sandbox.options import name_option, nodes_option
+from console.sandbox.progress import Progress
+
+
+@click.command(epilog=f"Models: {', '.join(PRODUCTS)}.")
+@nodes_option()
+@name_option
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then end it.")
+def up(nodes: tuple[NodeGroup, ...], name: str, foreground: bool) -> None:
+    """Start a control plane with simulated GPU nodes.
+
+    The first start builds etcd, kube-apiserver and others with Go (about 6 minutes on 2 cores; kept in
+    ~/.cache/apportion), unless KUBEBUILDER_ASSETS names a directory that holds them. Later ones need seconds. It runs
+    in the background until `apportion sandbox down`.
+
+    \b
+    Standard output is for the shell:
+      eval "$(apportion sandbox up)"; kubectl get nodes
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    progress = Progress()
+    if not foreground:
+        launch(name, nodes, progress, lifeline=None)
+        _tell(attach(name), progress, f"`apportion sandbox down --name {name}` ends it")
+        return
+    with hold(name, nodes, progress) as sandbox:
+        _tell(sandbox, progress, "Ctrl-C ends it")
+        try:
+            wait_for_end(name)
+        except KeyboardInterrupt:
+            progress.line("ending it")
+
+
+def _tell(sandbox: Sandbox, progress: Progress, how_to_end: str) -> None:
+    state = running(sandbox.name)
+    if state is not None:
+        progress.line(f"Kubernetes {state.version} serves at {state.server} after {state.boot_s} s; {how_to_end}")
+    click.echo(f"export KUBECONFIG={shlex.quote(str(sandbox.kubeconfig))}")
