@@ -85,6 +85,7 @@ BOARDS_READY: Final = "BoardsReady"  # of Partitioning, True: every board can be
 BOARD_FAILED: Final = "BoardFailed"  # False: a board cannot be cut, or an operation on it has failed
 NO_BOARDS: Final = "NoBoards"  # False: the driver is not there, or the boards are of a model that nobody knows
 NODE_UNREADABLE: Final = "NodeUnreadable"  # False: labels or annotations of ours that cannot be understood
+ADMISSION_ERROR: Final = "UnexpectedAdmissionError"  # the kubelet's own word for a pod whose device is not there
 KUBELET_DISAGREES: Final = "KubeletDisagrees"  # False: the kubelet does not answer, or not offer what is announced
 FOREIGN_GATE: Final = "HeldByAnotherGate"
 NOS_PRESENT: Final = "NosIsPresent"  # nos itself is in the cluster, so nothing is decided

@@ -34,10 +34,11 @@ class Pulse:
 
 
 @contextlib.contextmanager
-def serve(port: int, alive: Callable[[], bool]) -> Iterator[int]:
+def serve(port: int, alive: Callable[[], bool], ready: Callable[[], bool] | None = None) -> Iterator[int]:
     """Answer on this port (0: any free one) of all addresses until the context ends; yield the port.
 
-    /healthz and /readyz are 200 while `alive` says so, else 503. Raises OSError if the port is taken.
+    /healthz is 200 while `alive` says so, else 503; /readyz goes by `ready`, if it is given. Raises OSError if the port
+    is taken.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -47,6 +48,8 @@ def serve(port: int, alive: Callable[[], bool]) -> Iterator[int]:
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 self._answer(200, generate_latest(), CONTENT_TYPE_LATEST)
+            elif path == "/readyz" and ready is not None:
+                self._answer(*((200, b"ok\n") if ready() else (503, b"not ready yet\n")))
             elif path in {"/healthz", "/readyz"}:
                 self._answer(*((200, b"ok\n") if alive() else (503, b"the loop is stuck\n")))
             else:
@@ -64,7 +67,7 @@ def serve(port: int, alive: Callable[[], bool]) -> Iterator[int]:
 
     server = ThreadingHTTPServer(("", port), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="health", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="health", daemon=True)
     thread.start()
     try:
         yield server.server_address[1]

@@ -28,9 +28,10 @@ from reconciler.agent.apply import (
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletError
 from reconciler.agent.node import NodeState
-from reconciler.agent.report import Patch, Verdict, report, report_verdict
+from reconciler.agent.report import Patch, Verdict, report, report_no_boards, report_verdict
 
 ROUNDS: Final = 3  # MIG mode, then slices, then nothing is left to do
+LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 FIRST_PAUSE_S: Final = 1.0  # after a failure of a board; doubles with each that follows
 LONGEST_PAUSE_S: Final = 60.0
 FORGOTTEN_S: Final = 120.0  # a failure that nothing has followed for so long is no news any more
@@ -79,10 +80,10 @@ class NodeAgent:
         try:
             return self._act(node, now)
         except DriverError as error:
-            verdict = Verdict(ok=False, reason=names.NO_BOARDS, message=str(error))
+            patch = report_no_boards(node, Verdict(ok=False, reason=names.NO_BOARDS, message=str(error)), now)
         except KubeletError as error:
-            verdict = Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error))
-        return Outcome(report_verdict(node, verdict, now), again_s=FIRST_PAUSE_S)
+            patch = report_verdict(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error)), now)
+        return Outcome(patch, again_s=LOOK_AGAIN_S)
 
     def _act(self, node: NodeState, now: float) -> Outcome:
         allocated = self._kubelet.allocated()
@@ -113,7 +114,11 @@ class NodeAgent:
     def _not_ours(self, node: NodeState, now: float) -> Patch | None:
         """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""
         message = "; ".join(node.faults)
-        return report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now) if message else None
+        return (
+            report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now)
+            if message
+            else None
+        )
 
     def _work(
         self, node: NodeState, allocated: Mapping[str, Holder], now: float

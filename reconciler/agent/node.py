@@ -16,7 +16,8 @@ from policies.quantity import Quantity
 from policies.view import is_slice
 
 _NODE: Final = msgspec.json.Decoder(Node)
-_LABELS: Final = (names.PARTITIONING_LABEL, names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
+_HARDWARE: Final = (names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
+_LABELS: Final = (names.PARTITIONING_LABEL, *_HARDWARE)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,11 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     reported: Placed = {}
     order: Order | None = None
     faults: tuple[str, ...] = ()
+
+    @property
+    def hardware(self) -> tuple[str | None, ...]:
+        """Return what its labels say of its boards."""
+        return tuple(self.labels.get(label) for label in _HARDWARE)
 
     @property
     def mode(self) -> str:

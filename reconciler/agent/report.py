@@ -85,6 +85,17 @@ def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | Non
     return _patch(node, {}, {"conditions": conditions} if conditions else {})
 
 
+def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
+    """Return the patch that says why the driver knows no boards, or None if the node says so already.
+
+    A node that has never reported any then says with an empty inventory that it has none to cut, whatever its labels
+    say. What was reported earlier stays: slices that exist go on to serve.
+    """
+    conditions = _conditions(node, verdict, now)
+    unknown = {} if names.INVENTORY in node.annotations else write_inventory(())
+    return _patch(node, unknown, {"conditions": conditions} if conditions else {})
+
+
 def _placed(board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder]) -> tuple[PlacedSlice, ...]:
     placed = []
     for item in sorted(board.slices, key=order_key):

@@ -17,7 +17,7 @@ from reconciler.agent.simulated.driver import (
     SimulatedDriver,
 )
 from tests.agent.world import World, layout
-from tests.builders import H100, T4
+from tests.builders import A100, H100, T4
 
 ONE, TWO, THREE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g.20gb"
 READY = ("True", "BoardsReady", "")
@@ -273,13 +273,26 @@ def test_a_driver_without_boards_changes_nothing_but_the_condition(monkeypatch):
     world = World({0: [("3g.20gb", 0)]})
     told = len(world.patches)
     monkeypatch.setattr(SimulatedDriver, "boards", lambda self: (_ for _ in ()).throw(NotSupported("NVML unavailable")))
-    assert world.act().again_s == 1.0
+    assert world.act().again_s == 5.0
     assert [list(patch["status"]) for patch in world.patches[told:]] == [["conditions"]]
     assert world.condition() == ("False", "NoBoards", "NVML unavailable")
+    assert world.inventory().model == A100
     assert world.allocatable() == {THREE: 1}
     monkeypatch.undo()
     world.act()
     assert world.condition() == READY
+
+
+def test_boards_of_a_model_that_nobody_knows_are_left_alone():
+    """The empty inventory tells the leader that an agent is there; it goes by no label then."""
+    world = World(product="NVIDIA-Z900-96GB")
+    why = (
+        "label nvidia.com/gpu.product: 'NVIDIA-Z900-96GB' is in no table and no agent has reported "
+        "nos.nebuly.com/gpu-inventory; its boards are left alone"
+    )
+    assert world.condition() == ("False", "NoBoards", why)
+    assert world.read().annotations == {names.INVENTORY: "[]"}
+    assert world.act().patch is None
 
 
 def test_a_kubelet_that_does_not_answer_is_named_in_the_condition(monkeypatch):
@@ -288,7 +301,7 @@ def test_a_kubelet_that_does_not_answer_is_named_in_the_condition(monkeypatch):
     monkeypatch.setattr(
         type(world._kubelet), "allocated", lambda self: (_ for _ in ()).throw(KubeletError("no pod-resources service"))
     )
-    assert world.act().again_s == 1.0
+    assert world.act().again_s == 5.0
     assert world.condition() == ("False", "KubeletDisagrees", "no pod-resources service")
 
 

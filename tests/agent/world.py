@@ -8,7 +8,7 @@ import msgspec
 from policies import names
 from policies.annotations import Placement, read_inventory, write_spec
 from policies.view import view_pod
-from reconciler.agent.agent import NodeAgent
+from reconciler.agent.agent import LOOK_AGAIN_S, NodeAgent
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import read_node
 from reconciler.agent.simulated.driver import DESTROY_BIN, DESTROY_COMPUTE_INSTANCE, LIST, SimulatedDriver
@@ -44,7 +44,13 @@ class World:
         self.uuids = [board.uuid for board in memory.boards]
         present = {self.uuids[index]: tuple(_numbered(layout(*items))) for index, items in (slices or {}).items()}
         self._kubelet = self._new_kubelet({}, {})
-        self.driver = SimulatedDriver(memory.boards, present=present, in_use=self._holds, interrupt=self._interrupt)
+        self.driver = SimulatedDriver(
+            memory.boards,
+            present=present,
+            unavailable=memory.fault,
+            in_use=self._holds,
+            interrupt=self._interrupt,
+        )
         self.restart()
         self.run()
         for key, resource in pods:
@@ -87,7 +93,7 @@ class World:
         if outcome.patch:
             self.boundary()
             self.patches.append(outcome.patch)
-            self._patch(outcome.patch)
+            merge(self.node, outcome.patch)
             self.boundary()
         return outcome
 
@@ -95,7 +101,7 @@ class World:
         """Run passes until one changes nothing; time goes on as the agent asks."""
         for _ in range(passes):
             outcome = self.act()
-            if outcome.patch is None and outcome.again_s is None:
+            if outcome.patch is None and outcome.again_s in (None, LOOK_AGAIN_S):
                 return
             self.now += outcome.again_s or 0.0
         raise AssertionError("the agent does not come to rest")
@@ -199,20 +205,22 @@ class World:
             clock=lambda: self.now,
         )
 
-    def _patch(self, patch):
-        metadata, status = self.node["metadata"], self.node["status"]
-        assert patch["metadata"]["uid"] == metadata["uid"]
-        for key, value in patch["metadata"]["annotations"].items():
-            if value is None:
-                metadata["annotations"].pop(key, None)
-            else:
-                metadata["annotations"][key] = value
-        changes = dict(patch["status"])
-        by_type = {condition["type"]: condition for condition in status["conditions"]}
-        by_type |= {condition["type"]: condition for condition in changes.pop("conditions", ())}
-        status["conditions"] = list(by_type.values())
-        for field, amounts in changes.items():
-            status[field] = {**status[field], **amounts}
+
+def merge(node, patch):
+    """Change a node as the API server does by the agent's strategic merge patch of its status."""
+    metadata, status = node["metadata"], node["status"]
+    assert patch["metadata"]["uid"] == metadata["uid"]
+    for key, value in patch["metadata"]["annotations"].items():
+        if value is None:
+            metadata["annotations"].pop(key, None)
+        else:
+            metadata["annotations"][key] = value
+    changes = dict(patch["status"])
+    by_type = {condition["type"]: condition for condition in status["conditions"]}
+    by_type |= {condition["type"]: condition for condition in changes.pop("conditions", ())}
+    status["conditions"] = list(by_type.values())
+    for field, amounts in changes.items():
+        status[field] = {**status[field], **amounts}
 
 
 class _Counted:

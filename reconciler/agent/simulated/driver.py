@@ -34,6 +34,7 @@ class SimulatedDriver:
     Args:
         boards: what there is.
         present: slices that exist from the start, by UUID of their board.
+        unavailable: why there is no driver; "" if there is one.
         in_use: tells whether a process holds the device of this id.
         call_s: what making or removing an instance takes, in seconds.
         sleep: how that time passes.
@@ -45,6 +46,7 @@ class SimulatedDriver:
         boards: Iterable[BoardInventory],
         *,
         present: Mapping[str, Iterable[Slice]] | None = None,
+        unavailable: str = "",
         in_use: Callable[[str], bool] = lambda _: False,
         call_s: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
@@ -53,12 +55,15 @@ class SimulatedDriver:
         self._boards = {board.uuid: board for board in boards}
         # Slice -> whether it is complete: a GPU instance without compute instance is not.
         self._on = {uuid: dict.fromkeys((present or {}).get(uuid, ()), True) for uuid in self._boards}
+        self._unavailable = unavailable
         self._in_use = in_use
         self._call_s, self._sleep = call_s, sleep
         self._interrupt = interrupt
 
     def boards(self) -> tuple[BoardInventory, ...]:
-        """Return the boards, by index."""
+        """Return the boards, by index. Raises NotSupported without a driver."""
+        if self._unavailable:
+            raise NotSupported(self._unavailable)
         return tuple(sorted(self._boards.values(), key=lambda board: board.index))
 
     def slices(self, board: str) -> tuple[Slice, ...]:

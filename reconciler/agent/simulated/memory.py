@@ -17,7 +17,7 @@ from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, read_inventory
 from policies.model import Node, ObjectMeta
 from policies.view import Board, inventory_model, view_node
-from reconciler.agent.driver import NotSupported, Slice, device_id
+from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.geometry import rejection
 from reconciler.agent.node import NodeState
 
@@ -30,24 +30,25 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         boards: what it has.
+        fault: why its boards are not known; "" if they are.
         slices: what exists, by UUID of the board.
         announced: resource -> device id -> healthy.
         allocated: device id -> pod that holds it.
     """
 
     boards: tuple[BoardInventory, ...]
+    fault: str = ""
     slices: dict[str, tuple[Slice, ...]] = {}
     announced: dict[str, dict[str, bool]] = {}
     allocated: dict[str, str] = {}
 
 
 def recall(node: NodeState) -> Memory:
-    """Return what a node remembers; one that has reported nothing is fresh, with the boards that its labels name.
-
-    Raises NotSupported if they name a board that no table knows.
-    """
-    boards = read_inventory(node.annotations, []) or _fresh_boards(node)
-    boards = tuple(msgspec.structs.replace(board, fault=None) for board in boards)
+    """Return what a node remembers; one that has reported nothing is fresh, with the boards that its labels name."""
+    reported, fault = read_inventory(node.annotations, []), ""
+    if not reported:
+        reported, fault = _fresh_boards(node)
+    boards = tuple(msgspec.structs.replace(board, fault=None) for board in reported)
     slices: dict[str, tuple[Slice, ...]] = {}
     announced: dict[str, dict[str, bool]] = {}
     allocated: dict[str, str] = {}
@@ -60,14 +61,12 @@ def recall(node: NodeState) -> Memory:
                 announced.setdefault(item.resource, {})[device] = True
             if was.used and was.pod:
                 allocated[device] = was.pod
-    return Memory(boards=boards, slices=slices, announced=announced, allocated=allocated)
+    return Memory(boards=boards, fault=fault, slices=slices, announced=announced, allocated=allocated)
 
 
-def _fresh_boards(node: NodeState) -> tuple[BoardInventory, ...]:
+def _fresh_boards(node: NodeState) -> tuple[tuple[BoardInventory, ...], str]:
     view = view_node(Node(metadata=ObjectMeta(name=node.name, labels=dict(node.labels))))
-    if view.faults:
-        raise NotSupported("; ".join(view.faults))
-    return tuple(_fresh_board(node.name, board) for board in view.boards)
+    return tuple(_fresh_board(node.name, board) for board in view.boards), "; ".join(view.faults)
 
 
 def _fresh_board(node: str, board: Board) -> BoardInventory:

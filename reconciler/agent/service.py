@@ -1,0 +1,175 @@
+"""Runs agents: a pass over a node whenever something about it has changed, and whenever a pass asks for another.
+
+One informer of nodes and one of the pods bound to them; a queue of node names, worked off by a few threads, never two
+on one node. On a real node there is one agent; of simulated nodes one process serves all.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+import structlog
+
+from kube.client import Client
+from kube.errors import ApiError, NotFound, Unreachable
+from kube.informer import Informer
+from kube.resource import NODES, PODS
+from kube.workqueue import WorkQueue
+from policies.model import Pod
+from policies.quantity import QuantityError
+from policies.view import PodView, view_pod
+from reconciler.agent.agent import NodeAgent
+from reconciler.agent.node import NodeState, read_node
+from reconciler.agent.report import Patch
+
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+WRITE_S: Final = 5.0
+RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
+STOP_S: Final = 5.0  # for passes that are under way
+
+NodePods = Callable[[], tuple[PodView, ...]]
+MakeAgent = Callable[[NodeState, NodePods], NodeAgent]
+"""Makes the agent of a node, which is told how to get the pods that are bound to it."""
+
+_BOUND: Final = "spec.nodeName!="
+_POD: Final = msgspec.json.Decoder(Pod)
+
+_log: Final = structlog.get_logger()
+
+
+class Service:
+    """The agents of all nodes that a selector names. Start it once.
+
+    Args:
+        client: of the API server.
+        make_agent: called for each node when it is first seen, and again if it is another machine.
+        labels: label selector of the nodes.
+        fields: field selector of the nodes, such as `metadata.name=n1`.
+        workers: passes that may go on at a time, each of another node.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        make_agent: MakeAgent,
+        *,
+        labels: str = "",
+        fields: str = "",
+        workers: int = 4,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._make_agent = make_agent
+        self._clock = clock
+        self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=fields)
+        self._pods = Informer(client, PODS, read_pod, field_selector=_BOUND, indexes={"node": lambda pod: (pod.node,)})
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._agents: dict[str, tuple[object, NodeAgent]] = {}
+        self._seen: set[str] = set()
+        self._workers = [threading.Thread(target=self._run, name=f"agent {n}", daemon=True) for n in range(workers)]
+        self._nodes.on_change(lambda name, _old, _new: self._queue.add(name))
+        self._pods.on_change(self._pod_changed)
+
+    def start(self) -> None:
+        """Begin; passes begin when nodes and pods are known, since a pod that is not known holds nothing."""
+        self._nodes.start()
+        self._pods.start()
+        for worker in self._workers:
+            worker.start()
+
+    def alive(self) -> bool:
+        """Return whether all workers go on."""
+        return all(worker.is_alive() for worker in self._workers)
+
+    def ready(self) -> bool:
+        """Return whether every node that is known has been looked at."""
+        synced = self._nodes.synced.is_set() and self._pods.synced.is_set()
+        names = {node.name for node in self._nodes.store.list()}
+        return synced and names <= self._seen
+
+    def resync(self) -> None:
+        """Look at every node, changed or not."""
+        for node in self._nodes.store.list():
+            self._queue.add(node.name)
+
+    def stop(self) -> None:
+        """End after the passes that are under way."""
+        self._queue.close()
+        self._nodes.stop()
+        self._pods.stop()
+        for worker in self._workers:
+            worker.join(STOP_S)
+
+    def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
+        for pod in (old, new):
+            if pod and self._nodes.store.get(pod.node):
+                self._queue.add(pod.node)
+
+    def _run(self) -> None:
+        while not (self._nodes.synced.wait(1.0) and self._pods.synced.wait(1.0)):
+            if self._queue.closed:
+                return
+        while (name := self._queue.get()) is not None:
+            try:
+                self._pass(name)
+                self._queue.forget(name)
+                self._seen.add(name)
+            except (ApiError, Unreachable) as error:
+                again_s = self._queue.retry(name)
+                _log.warning("report_not_written", node=name, error=str(error), again_s=round(again_s, 2))
+            except Exception:  # noqa: BLE001 (one node's fault must not stop the agents of the others)
+                again_s = self._queue.retry(name)
+                _log.exception("pass_failed", node=name, again_s=round(again_s, 2))
+            finally:
+                self._queue.done(name)
+
+    def _pass(self, name: str) -> None:
+        node = self._nodes.store.get(name)
+        if node is None:
+            self._agents.pop(name, None)
+            return
+        outcome = self._agent(node).act(node, self._clock())
+        if outcome.again_s is not None:
+            self._queue.add_after(name, outcome.again_s)
+        if outcome.patch:
+            self._write(name, outcome.patch)
+
+    def _write(self, name: str, patch: Patch) -> None:
+        try:
+            answer = self._client.request(
+                "PATCH",
+                NODES.path(name=name, subresource="status"),
+                body=msgspec.json.encode(patch),
+                content_type=STRATEGIC_MERGE,
+                timeout_s=WRITE_S,
+            )
+        except NotFound:
+            return  # the watch is about to tell
+        self._nodes.lay_over(answer)
+
+    def _agent(self, node: NodeState) -> NodeAgent:
+        """Return the agent of a node; a new one if the node has been made anew, or is said to be another machine."""
+        machine = node.uid, node.hardware
+        known = self._agents.get(node.name)
+        if known is None or known[0] != machine:
+            pods = partial(self._pods.store.by_index, "node", node.name)
+            known = self._agents[node.name] = machine, self._make_agent(node, pods)
+        return known[1]
+
+
+def read_pod(raw: bytes) -> PodView | None:
+    """Return what a node's agent needs of a pod; None if it holds no slices. Raises msgspec.DecodeError."""
+    try:
+        pod = view_pod(_POD.decode(raw))
+    except QuantityError as error:
+        raise msgspec.ValidationError(str(error)) from error
+    if not pod.holds or not pod.slices:
+        return None
+    # Only what does not change while it runs, so that its changes of status cause no passes.
+    return PodView(
+        namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, created=pod.created, slices=pod.slices
+    )
