@@ -173,7 +173,7 @@ def _arrange_mps(model: BoardModel, fixed: Placements, wanted: Profiles, free: P
             kept.append(Placement(profile))
     return Arrangement(
         placed=tuple(Placement(profile) for profile in wanted),
-        kept=tuple(sorted(kept)),
+        kept=tuple(sorted(kept, key=by_start)),
         destroyed=len(free) - reused.total() - len(kept),
         created=len(wanted) - reused.total(),
         starts=(),

@@ -1,0 +1,153 @@
+"""Which waiting pods can be served together, and where: the walk over the queue (design section 5).
+
+Each pod is admitted if it can be served together with all admitted before it, so an older 4g goes before seven younger
+1g. Then, of the plans that serve these pods, one that costs least (`packing.Cost`) is kept.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from policies.annotations import Placement
+from policies.constraints import Constraints
+from policies.geometry import by_start
+from policies.placement import profile_of
+from policies.repair import improve, make_room
+from policies.search import Budget
+from policies.seating import Guest, Kind, Nodes, Seating
+from policies.supply import Site, room_request, size_of
+from policies.view import NodeView, PodView
+
+_TRIES = 10_000  # of all repairs of one plan together
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """A pod to be served; `settled` if it has been released, so that only slices that exist serve it."""
+
+    pod: PodView
+    settled: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """What a walk has come to.
+
+    Attributes:
+        seating: boards and room with the admitted pods.
+        guests: the admitted pods in the order of the walk, by namespace/name.
+        refused: the others' kinds.
+    """
+
+    seating: Seating
+    guests: dict[str, Guest]
+    refused: dict[str, Kind]
+
+    def placements(self) -> dict[str, tuple[tuple[int, Placement], ...]]:
+        """Return (board index, placement) of the slices planned for each pod; earlier pods have those that exist."""
+        places: dict[tuple[int, int], list[Placement]] = {}
+        found: dict[str, tuple[tuple[int, Placement], ...]] = {}
+        for key, guest in self.guests.items():
+            slices: list[tuple[int, Placement]] = []
+            for site, plot, profile in _slices(guest):
+                left = places.setdefault((site, plot), self._places(site, plot))
+                placement = next(item for item in left if item.profile == profile)
+                left.remove(placement)
+                slices.append((self.seating.sites[site].plots[plot].index, placement))
+            found[key] = tuple(sorted(slices, key=lambda item: (item[0], by_start(item[1]))))
+        return found
+
+    def _places(self, site: int, plot: int) -> list[Placement]:
+        """Return the slices of a board that serve pods, those that exist first."""
+        board = self.seating.sites[site].plots[plot]
+        placed = self.seating.states[site][plot].layout
+        return [
+            *(item for item in board.open if item not in board.coming),
+            *(item for item in (placed.placed if placed else ()) if item in board.free),
+            *board.coming,
+            *(item for item in (placed.placed if placed else ()) if item not in board.free),
+        ]
+
+
+def plan(demands: Iterable[Demand], sites: Sequence[Site]) -> Plan:
+    """Walk pods in their order and return who is served where.
+
+    Args:
+        demands: pods in the order of the queue, released ones first.
+        sites: the nodes that may be used, by name.
+    """
+    seating = Seating(sites)
+    found = Plan(seating, {}, {})
+    budget = Budget(_TRIES)
+    kinds = _Kinds(seating)
+    for demand in demands:
+        kind = kinds.of(demand)
+        guest = Guest(demand.pod.key, kind)
+        if not kind.refused:
+            _serve(seating, guest, budget)
+        if guest.seat:
+            found.guests[guest.key] = guest
+        else:
+            # What has been admitted since only takes more room, so no later pod of this kind can be served.
+            kind.refused = True
+            found.refused[guest.key] = kind
+    improve(seating, found.guests.values(), budget)
+    return found
+
+
+def admits(node: NodeView, constraints: Constraints) -> bool:
+    """Return whether a node is open to pods with these constraints at all, whatever it has left."""
+    return (
+        node.ready
+        and not node.cordoned
+        and constraints.selects(node.name, node.labels)
+        and constraints.tolerates(node.taints)
+    )
+
+
+def _serve(seating: Seating, guest: Guest, budget: Budget) -> None:
+    found = seating.find(guest.kind)
+    if found is not None:
+        seating.put(guest, found[1])
+    elif not guest.kind.settled:
+        make_room(seating, guest, budget)
+
+
+class _Kinds:
+    """Pods that need the same, made one kind."""
+
+    def __init__(self, seating: Seating) -> None:
+        self._seating = seating
+        self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._admitting: dict[Constraints, Nodes] = {}
+
+    def of(self, demand: Demand) -> Kind:
+        """Return the kind of a pod."""
+        pod, room = demand.pod, room_request(demand.pod)
+        key = (pod.slices, pod.constraints, room, demand.settled)
+        kind = self._kinds.get(key)
+        if kind is None:
+            profiles = [profile_of(resource) for resource, count in pod.slices for _ in range(count)]
+            profiles.sort(key=lambda profile: (size_of(profile), profile), reverse=True)
+            kind = self._kinds[key] = Kind(
+                profiles=tuple(profiles),
+                room=room,
+                candidates=self._admits(pod.constraints),
+                settled=demand.settled,
+                size=sum(size_of(profile)[0] for profile in profiles),
+            )
+            self._seating.kinds.append(kind)
+        return kind
+
+    def _admits(self, constraints: Constraints) -> Nodes:
+        if constraints not in self._admitting:
+            sites = enumerate(self._seating.sites)
+            self._admitting[constraints] = sum(
+                1 << position for position, site in sites if admits(site.node, constraints)
+            )
+        return self._admitting[constraints]
+
+
+def _slices(guest: Guest) -> list[tuple[int, int, str]]:
+    seat = guest.seat
+    return [(seat.site, plot, name) for plot, name in zip(seat.plots, guest.kind.profiles, strict=True)] if seat else []

@@ -1,0 +1,228 @@
+"""Where pods sit while a plan is made: the working state of the planner, which puts pods on nodes and takes them off.
+
+Sets of nodes are bits of an integer (bit i is node i), so that "which nodes have such a board and may take such a
+pod" is one `&` however many nodes there are.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from policies.geometry import Profiles
+from policies.packing import Cost, Packing, State, Step, plus
+from policies.supply import Site
+
+Nodes = int
+"""A set of nodes as bits."""
+
+_TRIES = 400  # ways to spread the slices of one pod over the boards of one node that are looked at
+
+
+class Seat(NamedTuple):
+    """A node, and for each slice of the pod the board (its position among the node's)."""
+
+    site: int
+    plots: tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Kind:
+    """Pods that need the same and may go to the same nodes.
+
+    Attributes:
+        profiles: a slice each, largest first.
+        room: what each takes besides slices, in thousandths.
+        candidates: nodes that admit it.
+        settled: released already, so that only slices that exist (or are coming) serve it.
+        size: GB of its slices.
+        crowded: candidates that have turned out to lack room, until somebody leaves them.
+        refused: one of them could not be served, so no later one can.
+    """
+
+    profiles: Profiles
+    room: tuple[tuple[str, int], ...]
+    candidates: Nodes
+    settled: bool = False
+    size: int = 0
+    crowded: Nodes = 0
+    refused: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """A pod in the plan, and where it sits; None while it does not."""
+
+    key: str
+    kind: Kind
+    seat: Seat | None = None
+
+
+def nodes_in(nodes: Nodes) -> Iterator[int]:
+    """Yield the positions of the nodes in a set, lowest first."""
+    while nodes:
+        lowest = nodes & -nodes
+        yield lowest.bit_length() - 1
+        nodes ^= lowest
+
+
+@dataclass(eq=False, slots=True)
+class Seating:
+    """Boards and room of all nodes, with the pods planned so far.
+
+    Attributes:
+        sites: the nodes, by name.
+        packing: the states of their boards.
+        states: the state of each board of each node.
+        room: what each node has left besides slices.
+        guests: the pods on each node, in the order of their coming.
+    """
+
+    sites: Sequence[Site]
+    packing: Packing = field(default_factory=Packing)
+    states: list[list[State]] = field(init=False)
+    room: list[dict[str, int]] = field(init=False)
+    guests: list[dict[Guest, None]] = field(init=False)
+    kinds: list[Kind] = field(default_factory=list)
+    _members: dict[State, Nodes] = field(default_factory=dict)
+    _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
+    _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
+        self.room = [dict(site.room) for site in self.sites]
+        self.guests = [{} for _ in self.sites]
+        for position, states in enumerate(self.states):
+            for state in states:
+                self._members[state] = self._members.get(state, 0) | 1 << position
+
+    def find(self, kind: Kind) -> tuple[Cost, Seat] | None:
+        """Return the cheapest seat for a pod with its cost, or None; of equal ones that of the first node and board."""
+        if len(kind.profiles) == 1:
+            return self._find_one(kind, kind.profiles[0])
+        best: tuple[Cost, Seat] | None = None
+        for site in self.roomy(kind, kind.candidates):
+            for cost, plots in self.spreads(kind, self.states[site])[:1]:
+                if best is None or cost < best[0]:
+                    best = cost, Seat(site, plots)
+        return best
+
+    def find_on(self, kind: Kind, site: int) -> Seat | None:
+        """Return the cheapest seat for a pod on one node, or None."""
+        for _ in self.roomy(kind, kind.candidates & 1 << site):
+            for _, plots in self.spreads(kind, self.states[site])[:1]:
+                return Seat(site, plots)
+        return None
+
+    def put(self, guest: Guest, seat: Seat) -> None:
+        """Seat a pod."""
+        guest.seat = seat
+        self.guests[seat.site][guest] = None
+        room = self.room[seat.site]
+        for name, amount in guest.kind.room:
+            room[name] = room.get(name, 0) - amount
+        for profile, plot in zip(guest.kind.profiles, seat.plots, strict=True):
+            step = self.packing.add(self.states[seat.site][plot], profile)
+            if step is None:
+                raise AssertionError(f"{guest.key} does not fit where it was seated")
+            self._enter(seat.site, plot, step.state)
+
+    def take(self, guest: Guest) -> Seat | None:
+        """Take a pod off its seat; return that, or None if it had none."""
+        seat, guest.seat = guest.seat, None
+        if seat is None:
+            return None
+        del self.guests[seat.site][guest]
+        room = self.room[seat.site]
+        for name, amount in guest.kind.room:
+            room[name] += amount
+        for profile, plot in zip(guest.kind.profiles, seat.plots, strict=True):
+            self._enter(seat.site, plot, self.packing.remove(self.states[seat.site][plot], profile))
+        for kind in self.kinds:
+            kind.crowded &= ~(1 << seat.site)
+        return seat
+
+    def roomy(self, kind: Kind, nodes: Nodes) -> Iterator[int]:
+        """Yield the nodes among these that have room for a pod, first by name first."""
+        for site in nodes_in(nodes & ~kind.crowded):
+            room = self.room[site]
+            if all(room.get(name, 0) >= amount for name, amount in kind.room):
+                yield site
+            else:
+                kind.crowded |= 1 << site
+
+    def spreads(self, kind: Kind, states: list[State]) -> list[tuple[Cost, tuple[int, ...]]]:
+        """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
+        key = (kind.profiles, kind.settled, *states)
+        if key not in self._spreads:
+            found: list[tuple[Cost, tuple[int, ...]]] = []
+            self._spread(kind, list(states), (), None, found)
+            self._spreads[key] = sorted(found)
+        return self._spreads[key]
+
+    def _spread(
+        self,
+        kind: Kind,
+        states: list[State],
+        plots: tuple[int, ...],
+        cost: Cost | None,
+        found: list[tuple[Cost, tuple[int, ...]]],
+    ) -> None:
+        if len(plots) == len(kind.profiles):
+            found.append((cost or (), plots))
+            return
+        profile = kind.profiles[len(plots)]
+        # Equal slices are not swapped: the next goes to the same board or a later one.
+        first = plots[-1] if plots and kind.profiles[len(plots) - 1] == profile else 0
+        options = [
+            (step.cost, plot, step.state)
+            for plot, state in enumerate(states)
+            if plot >= first and state not in states[first:plot] and (step := self._step(kind, state, profile))
+        ]
+        for more, plot, state in sorted(options, key=lambda option: option[:2]):
+            if len(found) >= _TRIES:
+                return
+            before, states[plot] = states[plot], state
+            self._spread(kind, states, (*plots, plot), plus(cost, more) if cost else more, found)
+            states[plot] = before
+
+    def _step(self, kind: Kind, state: State, profile: str) -> Step | None:
+        step = self.packing.add(state, profile)
+        return None if step is None or (kind.settled and step.creates) else step
+
+    def _find_one(self, kind: Kind, profile: str) -> tuple[Cost, Seat] | None:
+        """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""
+        best: tuple[Cost, Seat] | None = None
+        for cost, _, state in self._ranking(profile):
+            if best and cost != best[0]:
+                break
+            nodes = self._members.get(state, 0) & kind.candidates
+            if not nodes or self._step(kind, state, profile) is None:
+                continue
+            for site in self.roomy(kind, nodes):
+                seat = Seat(site, (self.states[site].index(state),))
+                if best is None or seat < best[1]:
+                    best = cost, seat
+                break
+        return best
+
+    def _ranking(self, profile: str) -> list[tuple[Cost, int, State]]:
+        """Return the states that can take one slice more of a profile, cheapest first."""
+        ranking = self._ranked.get(profile)
+        if ranking is None:
+            steps = [(self.packing.add(state, profile), state) for state in self._members]
+            ranking = sorted((step.cost, state.number, state) for step, state in steps if step)
+            self._ranked[profile] = ranking
+        return ranking
+
+    def _enter(self, site: int, plot: int, state: State) -> None:
+        """Bring a board into another state."""
+        before, self.states[site][plot] = self.states[site][plot], state
+        if before not in self.states[site]:
+            self._members[before] &= ~(1 << site)
+        if state not in self._members:
+            self._members[state] = 0
+            for profile, ranking in self._ranked.items():
+                if step := self.packing.add(state, profile):
+                    insort(ranking, (step.cost, state.number, state))
+        self._members[state] |= 1 << site

@@ -1,0 +1,233 @@
+"""What a node can give now: slices that may not move, slices that are free or on their way, and room.
+
+Three sources must agree before a slice is given away: the agent's report (it exists), the kubelet's allocatable (it
+can be scheduled, pain P16) and the bound pods (nobody holds it). Where they disagree, the least is believed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from policies import names
+from policies.annotations import PlacedSlice, Placement
+from policies.catalogue import BoardModel
+from policies.geometry import Placements, by_start
+from policies.placement import arrange, lay_out, profile_of
+from policies.view import Board, NodeView, PodView, is_slice
+
+Room = dict[str, int]
+"""What a node has left besides slices, in thousandths: CPU, memory, number of pods, other devices."""
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """A board as the planner sees it.
+
+    Attributes:
+        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
+        model: what it can do; None where no board is known.
+        mode: its mode.
+        rigid: nothing may be created or destroyed on it now.
+        fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
+        open: those of them that nobody holds.
+        coming: those of `open` that do not exist yet: the board is being cut.
+        free: slices that exist, that nobody holds and that may go.
+        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
+    """
+
+    index: int
+    model: BoardModel | None
+    mode: str
+    rigid: bool
+    fixed: Placements = ()
+    open: Placements = ()
+    coming: Placements = ()
+    free: Placements = ()
+    existing: Placements = ()
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as the planner sees it.
+
+    Attributes:
+        node: the node.
+        plots: its boards.
+        room: what it has left besides slices.
+        grantable: slices that can be given away at once, by profile.
+        doomed: profiles of which an order under way destroys free slices: a pod that comes now could land on one.
+    """
+
+    node: NodeView
+    plots: tuple[Plot, ...]
+    room: Room
+    grantable: dict[str, int]
+    doomed: frozenset[str] = frozenset()
+
+
+def survey(node: NodeView, bound: Sequence[PodView], promised: frozenset[str] = frozenset()) -> Site:
+    """Return what a node can give.
+
+    Args:
+        node: the node.
+        bound: the pods bound there that have not ended, those without slices included.
+        promised: profiles whose free slices may not go, since a released pod could land on them.
+    """
+    need = slices_of(bound)
+    node = occupied(node, need)
+    unshown = need - Counter(item.profile for board in node.boards for item in board.slices if item.used)
+    if not node.boards:
+        plots, doomed = [_foreign(node, need)], frozenset[str]()
+    else:
+        plots = [_plot(node, board, promised | unshown.keys()) for board in node.boards]
+        doomed = _doomed(node)
+    return Site(
+        node=node,
+        plots=tuple(_held(plots, unshown)),
+        room=_room(node, bound),
+        grantable=_grantable(node, need, doomed),
+        doomed=doomed,
+    )
+
+
+def slices_of(pods: Iterable[PodView]) -> Counter[str]:
+    """Return how many slices of each profile pods need in all."""
+    need: Counter[str] = Counter()
+    for pod in pods:
+        for resource, count in pod.slices:
+            need[profile_of(resource)] += count
+    return need
+
+
+def occupied(node: NodeView, need: Counter[str]) -> NodeView:
+    """Return the node with every slice at its place, where only counts or bound pods tell of it.
+
+    Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
+    given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
+    """
+    boards = [_laid_out(board) for board in node.boards]
+    missing = need - Counter(item.profile for board in boards for item in board.slices)
+    for profile in sorted(missing.elements(), key=_largest_first):
+        for position, board in enumerate(boards):
+            grown = _with_used(board, profile)
+            if grown:
+                boards[position] = grown
+                break
+    return replace(node, boards=tuple(boards)) if boards else node
+
+
+def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
+    """Return what a pod takes of a node's room, sorted: everything but slices, and its place among the pods."""
+    return tuple(
+        sorted(({name: amount for name, amount in pod.request.items() if not is_slice(name)} | _ONE_POD).items())
+    )
+
+
+def size_of(profile: str) -> tuple[int, int]:
+    """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
+    compute, _, memory = profile.rpartition("g.")
+    digits = memory.partition("gb")[0]
+    return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
+
+
+_ONE_POD = {"pods": 1000}
+
+
+def _largest_first(profile: str) -> tuple[int, int, str]:
+    gigabytes, compute = size_of(profile)
+    return -gigabytes, -compute, profile
+
+
+def _laid_out(board: Board) -> Board:
+    if not board.counted:
+        return board
+    placed = lay_out(board.model, board.mode, board.counted)
+    if placed is None:
+        placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
+        board = replace(board, cuttable=False)
+    return replace(board, slices=placed, counted=())
+
+
+def _with_used(board: Board, profile: str) -> Board | None:
+    there = tuple(item.placement for item in board.slices)
+    found = arrange(board.model, board.mode, there, (profile,))
+    if found is None:
+        return None
+    (placement,) = found.placed
+    more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
+    return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))
+
+
+def _plot(node: NodeView, board: Board, protected: frozenset[str]) -> Plot:
+    """Return the board with its slices sorted into fixed and free."""
+    used = [item.placement for item in board.slices if item.used]
+    idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
+    rigid = node.in_flight or not board.cuttable or board.mode not in (names.MIG, names.MPS)
+    if rigid:
+        target = Counter(node.target(board)) if node.in_flight and board.index in node.spec else Counter(used + idle)
+        opened = sorted((target - Counter(used)).elements(), key=by_start)
+    else:
+        opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
+    return Plot(
+        index=board.index,
+        model=board.model,
+        mode=board.mode,
+        rigid=rigid,
+        fixed=tuple(sorted(used + opened, key=by_start)),
+        open=tuple(opened),
+        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
+        free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
+        existing=tuple(sorted((item.placement for item in board.slices), key=by_start)),
+    )
+
+
+def _foreign(node: NodeView, need: Counter[str]) -> Plot:
+    """Return the slices that another tool announces, as one board that cannot be cut."""
+    free = (_announced(node) - need).elements()
+    placements = tuple(Placement(profile) for profile in sorted(free))
+    return Plot(index=-1, model=None, mode="", rigid=True, fixed=placements, open=placements)
+
+
+def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
+    """Return the boards with as many open slices taken as bound pods hold that the agent does not yet show as used."""
+    left = Counter(unshown)
+    held: list[Plot] = []
+    for plot in plots:
+        still: list[Placement] = []
+        for placement in plot.open:
+            if left[placement.profile] > 0 and placement not in plot.coming:
+                left[placement.profile] -= 1
+            else:
+                still.append(placement)
+        held.append(plot if len(still) == len(plot.open) else replace(plot, open=tuple(still)))
+    return held
+
+
+def _doomed(node: NodeView) -> frozenset[str]:
+    if not node.in_flight:
+        return frozenset()
+    return frozenset(
+        placement.profile
+        for board in node.boards
+        if board.index in node.spec
+        for placement in Counter(item.placement for item in board.slices) - Counter(node.target(board))
+    )
+
+
+def _announced(node: NodeView) -> Counter[str]:
+    return Counter({profile_of(name): amount // 1000 for name, amount in node.allocatable.items() if is_slice(name)})
+
+
+def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> dict[str, int]:
+    announced = _announced(node)
+    if node.boards:
+        announced &= Counter(item.profile for board in node.boards for item in board.slices if not item.withdrawn)
+    return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
+
+
+def _room(node: NodeView, bound: Sequence[PodView]) -> Room:
+    room = {name: amount for name, amount in node.allocatable.items() if not is_slice(name)}
+    for pod in bound:
+        for name, amount in room_request(pod):
+            room[name] = room.get(name, 0) - amount
+    return room
