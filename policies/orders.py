@@ -1,0 +1,77 @@
+"""What agents are told: new layouts, and whether slices that have been withdrawn may be destroyed (docs/adr/0003)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from policies.annotations import Placement
+from policies.decision import Cut, Layout
+from policies.geometry import Placements, by_start
+from policies.plan import Plan, admits
+from policies.seating import Nodes
+from policies.supply import slices_of
+from policies.view import NodeView, PodView
+
+
+def destroyed(plan: Plan, site: int, plot: int) -> frozenset[str]:
+    """Return the profiles of which a plan destroys slices on a board."""
+    target = plan.seating.states[site][plot].target
+    if target is None:
+        return frozenset()
+    return frozenset(item.profile for item in Counter(plan.seating.sites[site].plots[plot].existing) - Counter(target))
+
+
+def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
+    """Return the orders that carry out a plan, by node name.
+
+    A board that loses slices on which a pod could land that is being released now (`landing`: profile -> nodes) keeps
+    its layout until that pod is bound.
+    """
+    ordered: list[Layout] = []
+    for position, site in enumerate(plan.seating.sites):
+        target: dict[int, Placements] = {}
+        basis: dict[int, Placements] = {}
+        lost: set[str] = set()
+        for plot, state in enumerate(plan.seating.states[position]):
+            gone = destroyed(plan, position, plot)
+            if state.target is None or any(landing.get(profile, 0) >> position & 1 for profile in gone):
+                continue
+            index = site.plots[plot].index
+            target[index], basis[index] = state.target, site.plots[plot].existing
+            lost |= gone
+        if target:
+            ordered.append(Layout(node=site.node.name, target=target, basis=basis, destroys=bool(lost)))
+    return ordered
+
+
+def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable[PodView]) -> Cut | Layout | None:
+    """Return what becomes of the slices that a node's agent has withdrawn: cut, kept by a new plan, or nothing yet.
+
+    Args:
+        node: the node.
+        bound: the pods that hold something there. One may have been bound to a slice before it was withdrawn.
+        promised: released pods that are not bound. While one of them could still come to a withdrawn slice, nothing
+            is decided.
+    """
+    slices = [item for board in node.boards for item in board.slices]
+    withdrawn = {item.profile for item in slices if item.withdrawn}
+    if not node.in_flight or node.cut == node.spec_plan or not withdrawn:
+        return None
+    staying = Counter(item.profile for item in slices if not item.withdrawn)
+    need = slices_of(bound)
+    if any(need[profile] > staying[profile] for profile in withdrawn) or any(
+        item.withdrawn and item.used for item in slices
+    ):
+        return _keep(node)
+    if any(withdrawn & slices_of([pod]).keys() and admits(node, pod.constraints) for pod in promised):
+        return None
+    return Cut(node=node.name, plan=node.spec_plan)
+
+
+def _keep(node: NodeView) -> Layout:
+    """Return the order to leave everything as it is; from what the agent then reports a new plan is made."""
+    existing: dict[int, tuple[Placement, ...]] = {
+        board.index: tuple(sorted((item.placement for item in board.slices), key=by_start))
+        for board in node.boards
+        if board.index in node.spec
+    }
+    return Layout(node=node.name, target=existing, basis=existing, destroys=False)

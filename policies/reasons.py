@@ -1,0 +1,170 @@
+"""Why a pod waits, in one sentence with numbers that a person understands (pain L01)."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from policies import names
+from policies.packing import Packing, State
+from policies.placement import bin_gb, capacity_for
+from policies.plan import Plan
+from policies.quantity import format_milli
+from policies.seating import Kind, nodes_in
+from policies.supply import Plot, Room, size_of
+from policies.view import NodeView, PodView
+
+Reason = tuple[str, str]
+"""PascalCase code and sentence."""
+
+
+def slices(profiles: Iterable[str]) -> str:
+    """Return profiles as people say them: `3g.20gb`, or `2 x 1g.5gb and 2g.10gb on one node`."""
+    counts = Counter(profiles)
+    text = " and ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+    return f"{text} on one node" if counts.total() > 1 else text
+
+
+def refused(plan: Plan, pod: PodView, nodes: Sequence[NodeView]) -> Reason:
+    """Return why no place was found for a pod, when all that the plan admits have theirs.
+
+    Args:
+        plan: the plan that refused it.
+        pod: the pod.
+        nodes: every node, those that are away included.
+    """
+    kind, seating = plan.refused[pod.key], plan.seating
+    makers = [
+        site
+        for site in nodes_in(kind.candidates)
+        if all(any(_makes(plot, profile) for plot in seating.sites[site].plots) for profile in kind.profiles)
+    ]
+    if not makers:
+        code, why = _nobody_makes(pod, kind, nodes)
+    elif placed := [site for site in makers if seating.spreads(kind, seating.states[site])]:
+        code, why = names.NODES_FULL, _lacks_room(kind, [seating.room[site] for site in placed])
+    else:
+        boards = [
+            [state for state in seating.states[site] if any(_makes(state.plot, name) for name in kind.profiles)]
+            for site in makers
+        ]
+        code, why = names.NO_ROOM, _lacks_slices(kind, boards, seating.packing)
+    return code, f"needs {slices(kind.profiles)}; {why}"
+
+
+def _makes(plot: Plot, profile: str) -> bool:
+    """Return whether a board ever makes a slice, or has one."""
+    return any(item.profile == profile for item in plot.fixed) or (
+        plot.model is not None and capacity_for(plot.model, plot.mode, (), profile) > 0
+    )
+
+
+def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
+    away = sum(
+        (node.cordoned or not node.ready)
+        and pod.constraints.selects(node.name, node.labels)
+        and pod.constraints.tolerates(node.taints, although_away=True)
+        and all(
+            any(capacity_for(board.model, board.mode, (), profile) for board in node.boards)
+            for profile in kind.profiles
+        )
+        for node in nodes
+    )
+    if away:
+        return names.NODES_AWAY, f"only nodes that are cordoned or not Ready could give that ({away})"
+    if not kind.candidates:
+        return names.NO_BOARD, "no node is open to the pod (selector, affinity, taints)"
+    return names.NO_BOARD, f"no board makes that on the nodes open to the pod ({kind.candidates.bit_count()})"
+
+
+def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
+    lacking = [
+        f"{name} (needs {_amount(name, amount)}, at most {_amount(name, max(most, 0))} left)"
+        for name, amount in kind.room
+        if (most := max(room.get(name, 0) for room in rooms)) < amount
+    ]
+    without = " and ".join(lacking) or "all of " + ", ".join(name for name, _ in kind.room)
+    return f"{_have(len(rooms), 'node')} a place for that, but not {without}"
+
+
+def _lacks_slices(kind: Kind, boards: list[list[State]], packing: Packing) -> str:
+    """Return what is missing on the boards that make the slices, node by node."""
+    cuttable = [state for states in boards for state in states if not state.plot.rigid]
+    if not cuttable:
+        return "no board that makes that can be cut now, and none of its slices is free"
+    if len(set(kind.profiles)) > 1:
+        return "no node has room for all of them"
+    profile = kind.profiles[0]
+    if len(kind.profiles) == 1:
+        return _lacks_one(profile, cuttable)
+    most = max(sum(_more(state, profile, packing) for state in states) for states in boards)
+    return f"no node has room for more than {most} of them"
+
+
+def _more(state: State, profile: str, packing: Packing) -> int:
+    """Return how many slices of a profile a board can still take."""
+    count = 0
+    while step := packing.add(state, profile):
+        state, count = step.state, count + 1
+    return count
+
+
+def _lacks_one(profile: str, boards: list[State]) -> str:
+    """Return why no board can take a slice that all of them make."""
+    gigabytes, _ = size_of(profile)
+    lefts = [(state, *_left(state)) for state in boards]
+    able = [(state, parts) for state, units, parts in lefts if units >= _needs(state.plot, profile)[0]]
+    if not able:
+        most = max(_gigabytes(state.plot, units) for state, units, _ in lefts)
+        return f"no board has {gigabytes} GB free (the freest of {len(boards)} has {most} GB)"
+    found = f"{_have(len(able), 'board')} {gigabytes} GB free"
+    if all(parts < _needs(state.plot, profile)[1] for state, parts in able):
+        if able[0][0].plot.mode == names.MPS:
+            return f"{found}, but no MPS client left"
+        return f"{found}, but not {_needs(able[0][0].plot, profile)[1]} compute slices"
+    if all(_has_all(state, profile) for state, _ in able):
+        return f"{found}, but already as many {profile} as can be"
+    return f"{found}, {'not' if len(able) == 1 else 'none'} contiguous"
+
+
+def _taken(state: State) -> list[str]:
+    """Return the profiles that are used, promised or planned on a board."""
+    return [*(item.profile for item in state.plot.fixed), *state.wanted]
+
+
+def _left(state: State) -> tuple[int, int]:
+    """Return what a board has left: memory units and compute slices; of MPS GB and clients."""
+    model = state.plot.model
+    needs = [_needs(state.plot, profile) for profile in _taken(state)]
+    units, parts = sum(need[0] for need in needs), sum(need[1] for need in needs)
+    if model is None:
+        return 0, 0
+    if state.plot.mode == names.MPS:
+        return model.nominal_gb - units, model.max_clients - parts
+    return model.memory_units - units, model.compute - parts
+
+
+def _needs(plot: Plot, profile: str) -> tuple[int, int]:
+    """Return what a slice takes of a board, in the terms of `_left`."""
+    if (size := bin_gb(profile)) is not None:
+        return size, 1
+    known = plot.model.profile(profile) if plot.model else None
+    return (known.memory_units, known.compute) if known else (0, 0)
+
+
+def _has_all(state: State, profile: str) -> bool:
+    """Return whether a board bears as many slices of a profile as it ever can (`max`)."""
+    known = state.plot.model.profile(profile) if state.plot.model else None
+    return bool(known and known.max) and _taken(state).count(profile) >= (known.max if known else 0)
+
+
+def _gigabytes(plot: Plot, units: int) -> int:
+    if plot.model is None or plot.mode == names.MPS:
+        return units
+    return units * plot.model.nominal_gb // max(plot.model.memory_units, 1)
+
+
+def _have(count: int, thing: str) -> str:
+    return f"{count} {thing} has" if count == 1 else f"{count} {thing}s have"
+
+
+def _amount(name: str, thousandths: int) -> str:
+    return format_milli(thousandths, binary=name in ("memory", "ephemeral-storage"))

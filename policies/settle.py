@@ -1,0 +1,196 @@
+"""The one place where it is decided who gets slices and which boards are cut: `settle(view) -> Decision`.
+
+Pods stand in one order. Who is served by slices that are free now is released; for the others boards are cut; who
+cannot be served together with those before it waits, with the reason. What a released pod could land on is never
+destroyed. Everything is derived from the view afresh: a settled cluster settles to nothing.
+"""
+
+from collections import Counter
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from policies import names, reasons
+from policies.constraints import Constraints
+from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
+from policies.orders import destroyed, judge_withdrawn, layouts
+from policies.plan import Demand, admits, plan
+from policies.promise import Claim, Role, Stock, release
+from policies.seating import Guest, Nodes, nodes_in
+from policies.supply import size_of, slices_of, survey
+from policies.view import NodeView, PodView, View
+
+UNSCHEDULABLE_S: Final = 30
+"""Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
+
+
+def settle(view: View) -> Decision:
+    """Return everything to do now. The order of nodes and pods in the view does not matter."""
+    return _Settlement(_Sorted(view)).decide()
+
+
+def queue_order(pod: PodView) -> tuple[int, int, tuple[int, int, int], str, str]:
+    """Return the key of the one order of waiting pods: higher priority, older, smaller request, namespace/name.
+
+    A request is smaller by the GB of its slices, then by their compute slices, then by CPU.
+    """
+    sizes = [(size_of(profile), count) for profile, count in slices_of([pod]).items()]
+    gigabytes = sum(size[0] * count for size, count in sizes)
+    compute = sum(size[1] * count for size, count in sizes)
+    return -pod.priority, pod.created, (gigabytes, compute, pod.request.get("cpu", 0)), pod.namespace, pod.name
+
+
+class _Sorted:
+    """The view in order: nodes by name, pods by what can be done for them."""
+
+    def __init__(self, view: View) -> None:
+        self.nodes = sorted(view.nodes, key=lambda node: node.name)
+        self.bound: dict[str, list[PodView]] = {node.name: [] for node in self.nodes}
+        self.promised: list[PodView] = []  # released, so that slices are kept for them
+        self.queue: list[PodView] = []  # to be served: gated, or given up by the scheduler
+        self.held: list[PodView] = []  # by somebody else's gate too
+        self.unneeding: list[PodView] = []  # gated, though they ask for no slice
+        pending = [pod for pod in view.pods if not (pod.node or pod.finished or pod.terminating)]
+        for pod in sorted(pending, key=queue_order):
+            if pod.held:
+                self.held += [pod] if pod.gated else []
+            elif not pod.slices:
+                self.unneeding += [pod] if pod.gated else []
+            elif pod.gated or _given_up(pod, view.now):
+                self.queue.append(pod)
+            else:
+                self.promised.append(pod)
+        for pod in sorted((pod for pod in view.pods if pod.holds), key=lambda pod: pod.key):
+            self.bound.setdefault(pod.node, []).append(pod)
+
+
+def _given_up(pod: PodView, now: float) -> bool:
+    return pod.unschedulable_since is not None and now - pod.unschedulable_since >= UNSCHEDULABLE_S
+
+
+class _Settlement:
+    """The plan for a view, and what follows from it."""
+
+    def __init__(self, seen: _Sorted) -> None:
+        self.seen = seen
+        self.pods = {pod.key: pod for pod in (*seen.promised, *seen.queue)}
+        promised: dict[Constraints, set[str]] = {}
+        for pod in seen.promised:
+            promised.setdefault(pod.constraints, set()).update(slices_of([pod]))
+        self.sites = [
+            survey(node, seen.bound[node.name], _promised_on(node, promised))
+            for node in seen.nodes
+            if node.ready and not node.cordoned
+        ]
+        demands = [*(Demand(pod, settled=True) for pod in seen.promised), *map(Demand, seen.queue)]
+        self.plan = plan(demands, self.sites)
+
+    def decide(self) -> Decision:
+        """Return the decision."""
+        claims = self._claims()
+        allowed = release(claims, self._stock())
+        landing: dict[str, Nodes] = {}
+        for claim in claims:
+            for profile, _ in claim.need if claim.key in allowed else ():
+                landing[profile] = landing.get(profile, 0) | allowed[claim.key]
+        ordered = layouts(self.plan, landing)
+        judged = [judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) for node in self.seen.nodes]
+        ordered += [action for action in judged if isinstance(action, Layout)]
+        later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
+        return Decision(
+            ungate=(
+                *(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in self.seen.unneeding),
+                *(self._release(pod, allowed[pod.key]) for pod in self.seen.queue if pod.key in allowed),
+            ),
+            layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
+            cuts=tuple(action for action in judged if isinstance(action, Cut)),
+            waiting=tuple(self._waiting(later, {layout.node for layout in ordered})),
+            planned=self._planned(later),
+        )
+
+    def _claims(self) -> list[Claim]:
+        """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
+        left = [dict(site.grantable) for site in self.sites]
+        doomed = self._doomed()
+        claims: list[Claim] = []
+        for guest in self.plan.guests.values():
+            if guest.seat is None:
+                continue
+            home, need = guest.seat.site, Counter(guest.kind.profiles)
+            there = all(left[home].get(profile, 0) >= count for profile, count in need.items())
+            for profile, count in need.items() if there else ():
+                left[home][profile] -= count
+            role, nodes = Role.LATER, guest.kind.candidates
+            if guest.kind.settled:
+                role = Role.RELEASED
+            elif there and self.pods[guest.key].gated:
+                role = Role.CANDIDATE
+                nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile in need)) | 1 << home
+            elif there:
+                continue  # the scheduler may place it already
+            claims.append(Claim(guest.key, role, tuple(sorted(need.items())), guest.kind.room, nodes, home))
+        return claims
+
+    def _doomed(self) -> dict[str, Nodes]:
+        """Return where free slices of a profile are about to go: nobody may be released to there."""
+        doomed: dict[str, Nodes] = {}
+        for position, site in enumerate(self.sites):
+            planned = (destroyed(self.plan, position, plot) for plot in range(len(site.plots)))
+            for profile in site.doomed.union(*planned):
+                doomed[profile] = doomed.get(profile, 0) | 1 << position
+        return doomed
+
+    def _stock(self) -> Stock:
+        return Stock(
+            now=[site.grantable for site in self.sites],
+            later=[
+                Counter(item.profile for state in states for item in state.slots) for states in self.plan.seating.states
+            ],
+            room=[site.room for site in self.sites],
+        )
+
+    def _release(self, pod: PodView, nodes: Nodes) -> Release:
+        avoid = self.plan.guests[pod.key].kind.candidates & ~nodes
+        return Release(
+            pod=pod.key,
+            uid=pod.uid,
+            version=pod.version,
+            avoid=tuple(self.sites[site].node.name for site in nodes_in(avoid)),
+        )
+
+    def _planned(self, later: dict[str, Claim]) -> dict[str, Planned]:
+        placements = self.plan.placements()
+        return {
+            key: Planned(node=self.sites[claim.home].node.name, slices=placements[key]) for key, claim in later.items()
+        }
+
+    def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
+        waiting: list[Waiting] = []
+        for pod in self.seen.queue:
+            if pod.key in later:
+                code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
+            elif pod.key in self.plan.refused:
+                code, message = reasons.refused(self.plan, pod, self.seen.nodes)
+            else:
+                continue
+            waiting.append(Waiting(pod=pod.key, reason=code, message=message))
+        return waiting + [
+            Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
+            for pod in self.seen.held
+        ]
+
+    def _delay(self, guest: Guest, claim: Claim, ordered: set[str]) -> reasons.Reason:
+        """Return why a pod that has been given slices is not released yet."""
+        needs, node = f"needs {reasons.slices(guest.kind.profiles)}; ", self.sites[claim.home].node
+        if claim.role is Role.CANDIDATE:
+            return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
+        if node.in_flight or node.name in ordered:
+            return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
+        if any(self.plan.seating.states[claim.home][plot].target for plot in (guest.seat.plots if guest.seat else ())):
+            return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
+        return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+
+
+def _promised_on(node: NodeView, promised: dict[Constraints, set[str]]) -> frozenset[str]:
+    """Return the profiles of which released pods could land on a node."""
+    return frozenset().union(*(profiles for constraints, profiles in promised.items() if admits(node, constraints)))
