@@ -35,7 +35,7 @@ LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 FIRST_PAUSE_S: Final = 1.0  # after a failure of a board; doubles with each that follows
 LONGEST_PAUSE_S: Final = 60.0
 FORGOTTEN_S: Final = 120.0  # a failure that nothing has followed for so long is no news any more
-POLL_S: Final = 0.02  # how soon the kubelet is asked again; then a quarter of what it has taken so far
+POLL_S: Final = 0.02  # how soon the kubelet is asked again; then after an eighth of what it has taken so far
 KUBELET_PATIENCE_S: Final = 10.0  # a kubelet that takes longer is reported
 
 _log: Final = structlog.get_logger()
@@ -149,12 +149,13 @@ class NodeAgent:
                 slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
             except DriverError as error:
                 slices, orphans, fault = (), (), str(error)
+            mode = entry.mode or node.mode
             failure = self._failures.get(entry.uuid)
             if failure and now < failure.until:
                 fault = fault or failure.why
             boards[entry.index] = BoardState(
-                inventory=msgspec.structs.replace(entry, fault=fault),
-                mode=entry.mode or node.mode,
+                inventory=msgspec.structs.replace(entry, fault=fault or mode_fault(entry, mode)),
+                mode=mode,
                 healthy=entry.fault is None,
                 slices=slices,
                 orphans=orphans,
@@ -190,7 +191,7 @@ class NodeAgent:
         for board in boards:
             entry = board.inventory
             failure = self._failures.get(entry.uuid)
-            if why := entry.fault or (failure and failure.why) or mode_fault(entry, board.mode):
+            if why := entry.fault or (failure and failure.why):
                 faults.append(f"GPU {entry.index} ({entry.uuid}): {why}")
         if faults:
             return Verdict(ok=False, reason=names.BOARD_FAILED, message="; ".join(faults))
@@ -206,7 +207,7 @@ class NodeAgent:
             message = "the kubelet does not offer what is announced, or still offers what is withdrawn"
             verdict = Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=message)
             patch = report_verdict(node, verdict, now)
-        return Outcome(patch, again_s=max(POLL_S, min(1.0, waited_s / 4)))
+        return Outcome(patch, again_s=max(POLL_S, min(1.0, waited_s / 8)))
 
     def _next_look(self, now: float) -> float | None:
         """Return in how many seconds a board that has failed may be tried again; None if there is none."""

@@ -23,7 +23,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known of one board.
 
     Attributes:
-        inventory: what it is; its `fault`, if any, keeps us from working on it.
+        inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
         mode: how it is to be used: `mig`, `mps` or `timeslicing`.
         healthy: whether its slices can serve.
         slices: what the driver has, complete.
@@ -121,8 +121,6 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
     layouts = order.of(board.inventory.index) if order else None
     if board.inventory.fault:
         return Refuse(board.inventory.fault) if layouts else KEEP
-    if why := mode_fault(board.inventory, board.mode):
-        return Refuse(why) if layouts else KEEP
     if board.mode == names.MIG and not board.inventory.mig:
         return EnableMig()
     if order is None or layouts is None:

@@ -6,7 +6,7 @@ import pytest
 from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.catalogue import by_product
-from reconciler.agent.apply import KEEP, BoardState, EnableMig, Keep, Recut, Refuse, Withdraw, next_steps
+from reconciler.agent.apply import KEEP, BoardState, EnableMig, Keep, Recut, Refuse, Withdraw, mode_fault, next_steps
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import Order
 from tests.agent.world import layout
@@ -123,7 +123,6 @@ def step(wanted, state):
             id="P14-mps-free-ordinals",
         ),
         pytest.param(None, board(product=H100, mig=False, switch="live"), EnableMig(), id="mig-off-switched-live"),
-        pytest.param(None, board(mig=False), KEEP, id="mig-off-an-admin-must"),
     ],
 )
 def test_the_next_step_follows_from_what_is_there(wanted, state, expected):
@@ -197,12 +196,6 @@ def test_the_next_step_follows_from_what_is_there(wanted, state, expected):
             "10gb is no layout of mode timeslicing",
             id="timeslicing-is-fixed",
         ),
-        pytest.param(
-            order([THREE_LOW]),
-            board(mig=False),
-            "MIG mode is off; stop what runs on it, run nvidia-smi -i 0 -mig 1 and reset it",
-            id="P07-mig-off",
-        ),
         pytest.param(order([THREE_LOW]), board(fault="GPU is lost"), "GPU is lost", id="a-board-that-has-failed"),
         pytest.param(order([THREE_LOW], index=5), board(), "the node has no such board", id="no-such-board"),
     ],
@@ -210,6 +203,32 @@ def test_the_next_step_follows_from_what_is_there(wanted, state, expected):
 def test_an_order_is_refused_with_its_reason_and_nothing_is_touched(wanted, state, why):
     steps = next_steps(wanted, {0: state})
     assert steps.get(5, steps[0]) == Refuse(why)
+
+
+@pytest.mark.parametrize(
+    ("product", "mode", "inventory", "why"),
+    [
+        pytest.param(A100, "mig", {"mig": True}, None, id="mig-on"),
+        pytest.param(H100, "mig", {"switch": "live"}, None, id="mig-off-but-switched-live"),
+        pytest.param(
+            A100,
+            "mig",
+            {"mig": False},
+            "MIG mode is off; stop what runs on it, run nvidia-smi -i 0 -mig 1 and reset it",
+            id="P07-mig-off",
+        ),
+        pytest.param(
+            T4, "mig", {}, "Tesla-T4 cannot do MIG; label the node nos.nebuly.com/gpu-partitioning=mps", id="no-mig"
+        ),
+        pytest.param(A100, "mps", {"mig": False}, None, id="mps"),
+        pytest.param(
+            A100, "mps", {"mig": True}, "MIG mode is on; for MPS run nvidia-smi -i 0 -mig 0", id="mps-in-mig-mode"
+        ),
+        pytest.param(A100, "timeslicing", {"mig": False}, None, id="timeslicing"),
+    ],
+)
+def test_a_person_is_told_what_a_mode_needs(product, mode, inventory, why):
+    assert mode_fault(board(product=product, **{"mig": False, **inventory}).inventory, mode) == why
 
 
 def test_boards_that_lose_slices_are_refused_together_before_the_cut():
