@@ -1,0 +1,231 @@
+"""The leader's loop against a scripted API server, with decisions that the test makes."""
+
+import contextlib
+import json
+import threading
+import time
+
+import pytest
+
+from kube.lease import Leadership
+from policies.decision import Cut, Decision, Release, Waiting
+from policies.view import View
+from reconciler.controller import Controller
+from reconciler.health import Pulse
+from tests.apiserver.server import PATIENCE_S
+from tests.apiserver.steps import Live, listing
+from tests.builders import raw_node, raw_pod
+
+GATE = "nos.nebuly.com/admission"
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+TRAIN = "/api/v1/namespaces/team-a/pods/train"
+N1 = "/api/v1/nodes/n1"
+DEPLOYMENTS, DAEMONSETS = "/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+SLICE = {"nvidia.com/mig-1g.5gb": "1"}
+
+
+def gated(version="10", **fields):
+    return raw_pod("team-a/train", limits=SLICE, gates=[GATE], version=version, **fields)
+
+
+def free(version="11", **fields):
+    return raw_pod("team-a/train", limits=SLICE, version=version, **fields)
+
+
+def answer(obj):
+    return lambda _, wire: wire.json(200, obj)
+
+
+def releasing(view: View) -> Decision:
+    """Release whatever is gated."""
+    pods = (pod for pod in view.pods if pod.gated)
+    return Decision(ungate=tuple(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in pods))
+
+
+class Term:
+    """A term of leadership in a thread of its own, on a cluster with one node and the watches in the test's hands."""
+
+    def __init__(self, server, client, settle):
+        self.pods, self.nodes = Live(), Live()
+        for path, live in ((PODS, self.pods), (NODES, self.nodes)):
+            server.route("GET", path, live, watch=True)
+        server.route("GET", PODS, listing([], 5))
+        server.route("GET", NODES, listing([raw_node("n1")], 5))
+        for path in (DEPLOYMENTS, DAEMONSETS, WEBHOOKS):
+            server.route("GET", path, answer({"items": []}))
+        self.leadership = Leadership(float("inf"), time.monotonic)
+        self.stop, self.pulse = threading.Event(), Pulse()
+        self.views: list[View] = []
+        self.seen = threading.Condition()
+
+        def noting(view):
+            with self.seen:
+                self.views.append(view)
+                self.seen.notify_all()
+            return settle(view)
+
+        self.controller = Controller(
+            client, self.leadership, self.stop, self.pulse, write_timeout_s=5.0, settle=noting, now=lambda: 1000.0
+        )
+        self._thread = threading.Thread(target=self.controller.run)
+
+    @contextlib.contextmanager
+    def running(self):
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self.stop.set()
+            self.ended()
+            self.pods.end()
+            self.nodes.end()
+
+    def ended(self):
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def wait_for_view(self, condition):
+        with self.seen:
+            assert self.seen.wait_for(lambda: self.views and condition(self.views[-1]), PATIENCE_S)
+
+
+@pytest.fixture
+def term(server, client):
+    return lambda settle=releasing: Term(server, client, settle)
+
+
+def test_a_pod_that_appears_is_judged_at_once_and_released_in_one_patch(server, term):
+    """P17: by the event, not by the resync."""
+    server.route("PATCH", TRAIN, answer(free()))
+    with term().running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.send("ADDED", gated())
+        [request] = server.wait_for(1, "PATCH", TRAIN)
+        assert json.loads(request.body) == {"metadata": {"resourceVersion": "10"}, "spec": {"schedulingGates": None}}
+
+
+def test_a_released_pod_is_not_granted_again_before_the_watch_tells_of_it(server, term):
+    """Design 5, own writes."""
+    server.route("PATCH", TRAIN, answer(free()))
+    with term().running() as leading:
+        leading.pods.send("ADDED", gated("8"))
+        server.wait_for(1, "PATCH", TRAIN)
+        leading.pods.send("ADDED", raw_pod("team-a/other", limits=SLICE, version="10", node="n1"))
+        leading.wait_for_view(lambda view: len(view.pods) == 2)
+        assert {pod.key: pod.released for pod in leading.views[-1].pods} == {
+            "team-a/train": True,
+            "team-a/other": False,
+        }
+    assert len(server.asked("PATCH", TRAIN)) == 1
+
+
+def test_a_pod_that_changed_in_between_is_read_and_judged_again(server, term):
+    """R06: every write carries the state that it was decided from."""
+    server.route("PATCH", TRAIN, lambda _, wire: wire.json(409, {"kind": "Status", "code": 409}), answer(free("13")))
+    server.route("GET", TRAIN, answer(gated("12")))
+    with term().running() as leading:
+        leading.pods.send("ADDED", gated())
+        _, second = server.wait_for(2, "PATCH", TRAIN)
+        assert json.loads(second.body)["metadata"]["resourceVersion"] == "12"
+
+
+def test_the_term_ends_with_the_lease(server, term):
+    """R06: work dies with the lease."""
+    with term(lambda _: Decision()).running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.leadership.lost.set()
+        leading.ended()
+        assert leading.pulse.alive()
+
+
+def test_a_cut_is_allowed_only_after_the_pods_of_its_node_are_read_afresh(server, term):
+    """ADR 3, step 4: a pod that the watch has not told of yet holds a withdrawn slice."""
+
+    def settle(view):
+        claimed = any(pod.node == "n1" for pod in view.pods)
+        return Decision(cuts=() if claimed else (Cut(node="n1", plan="17"),))
+
+    fresh = answer({"metadata": {}, "items": [free("12", node="n1")]})
+    leading = term(settle)
+    server.route("GET", PODS, listing([], 5), fresh)
+    with leading.running():
+        leading.wait_for_view(lambda view: view.pods)
+        assert server.asked("GET", PODS)[1].query["fieldSelector"] == "spec.nodeName=n1"
+    assert server.asked("PATCH", N1) == []
+
+
+def test_a_cut_that_no_pod_stands_against_is_allowed(server, term):
+    ordered = raw_node("n1", annotations={"nos.nebuly.com/spec-cut": "17"})
+    ordered["metadata"]["resourceVersion"] = "12"
+    server.route("PATCH", N1, answer(ordered))
+    leading = term(lambda view: Decision(cuts=() if view.nodes[0].cut else (Cut(node="n1", plan="17"),)))
+    server.route("GET", PODS, listing([], 5))
+    with leading.running():
+        [request] = server.wait_for(1, "PATCH", N1)
+        assert json.loads(request.body) == {
+            "metadata": {"resourceVersion": "1", "annotations": {"nos.nebuly.com/spec-cut": "17"}}
+        }
+
+
+def test_while_pods_cannot_be_read_afresh_nothing_is_cut(server, term):
+    leading = term(lambda _: Decision(cuts=(Cut(node="n1", plan="17"),)))
+    server.route("GET", PODS, listing([], 5), lambda _, wire: wire.json(503, {"kind": "Status", "code": 503}))
+    with leading.running():
+        leading.wait_for_view(lambda _: len(leading.views) >= 2)
+    assert server.asked("PATCH", N1) == []
+
+
+def test_beside_nos_nothing_is_decided_and_the_pods_that_wait_are_told(server, term, monkeypatch):
+    """Two planners over one set of boards would undo each other's work."""
+    monkeypatch.setattr("reconciler.status.TICK_S", 0.02)
+    leading = term()
+    partitioner = {"metadata": {"name": "nos-gpu-partitioner", "namespace": "nebuly-nos"}}
+    server.route("GET", DEPLOYMENTS, answer({"items": [partitioner]}))
+    server.route("GET", PODS, listing([gated()], 5))
+    server.route("PATCH", f"{TRAIN}/status", answer(gated("11")))
+    with leading.running():
+        [request, *_] = server.wait_for(1, "PATCH", f"{TRAIN}/status")
+        [condition] = json.loads(request.body)["status"]["conditions"]
+    assert condition["reason"] == "NosIsPresent"
+    assert condition["message"] == (
+        "nos is still in the cluster (deployments nebuly-nos/nos-gpu-partitioner); "
+        "nothing is decided until it is uninstalled"
+    )
+    assert leading.views == []
+
+
+def test_a_pod_that_cannot_be_read_does_not_stop_the_others(server, term):
+    server.route("PATCH", TRAIN, answer(free()))
+    with term().running() as leading:
+        leading.pods.send("ADDED", raw_pod("team-a/odd", limits={"nvidia.com/gpu": "lots"}, gates=[GATE], version="9"))
+        leading.pods.send("ADDED", gated())
+        server.wait_for(1, "PATCH", TRAIN)
+        assert [pod.key for pod in leading.views[-1].pods] == ["team-a/train"]
+
+
+def test_an_api_server_that_was_away_is_waited_for(server, term):
+    """Bad input: the reconciler waits, and recovers by itself."""
+    server.route("PATCH", TRAIN, answer(free()))
+    with term().running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.end()
+        leading.nodes.end()
+        server.down()
+        server.up()
+        leading.pods.send("ADDED", gated())
+        server.wait_for(1, "PATCH", TRAIN)
+
+
+def test_events_of_a_node_that_change_nothing_to_decide_from_start_no_cycle(server, term):
+    """A thousand kubelets report every few seconds."""
+    with term(lambda _: Decision(waiting=(Waiting(pod="a/b", reason="NoSliceFits", message=""),))).running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        heartbeat = raw_node("n1")
+        heartbeat["metadata"]["resourceVersion"] = "20"
+        cordon = raw_node("n1", cordoned=True)
+        cordon["metadata"]["resourceVersion"] = "21"
+        leading.nodes.send("MODIFIED", heartbeat)
+        leading.nodes.send("MODIFIED", cordon)
+        leading.wait_for_view(lambda view: view.nodes[0].cordoned)
+        assert len(leading.views) == 2
