@@ -137,18 +137,6 @@ def build_context(pair: KeyPair) -> ssl.SSLContext:
     return context
 
 
-def from_directory(directory: Path) -> Callable[[], KeyPair | None]:
-    """Return a source for `ServerContext`: `tls.crt` and `tls.key` of a mounted Secret."""
-
-    def read() -> KeyPair | None:
-        try:
-            return KeyPair(Path(directory, "tls.crt").read_bytes(), Path(directory, "tls.key").read_bytes())
-        except OSError:  # in the middle of a swap, or not mounted yet: what is served stays served
-            return None
-
-    return read
-
-
 def handshake_fault(context: ssl.SSLContext, bundle: bytes, host: str) -> str | None:
     """Return why a client that trusts only this bundle would refuse to talk to the host; None if it would not.
 

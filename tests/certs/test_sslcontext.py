@@ -8,7 +8,8 @@ import pytest
 
 from certs import sslcontext
 from certs.issue import KeyPair, issue_authority, issue_leaf
-from certs.sslcontext import ServerContext, build_context, from_directory, handshake_fault
+from certs.mounted import Mounted
+from certs.sslcontext import ServerContext, build_context, handshake_fault
 
 HOST = "apportion-webhook.apportion-system.svc"
 
@@ -52,8 +53,8 @@ def test_a_mounted_secret_is_followed_through_symlink_swaps(tmp_path, leaf_of, a
         link.replace(tmp_path / "data")
 
     mount("1", first.certificate, first.key)
-    context = ServerContext(from_directory(tmp_path / "data"))
-    with tls.serving(context.current) as address:
+    mounted = Mounted(tmp_path / "data")
+    with tls.serving(mounted.context.current) as address:
 
         def served():
             return tls.dial(address, authority, HOST)[0]
@@ -67,6 +68,16 @@ def test_a_mounted_secret_is_followed_through_symlink_swaps(tmp_path, leaf_of, a
         assert served() == first.certificate
         mount("4", second.certificate, second.key)
         assert served() == second.certificate
+
+
+def test_a_mount_without_a_certificate_is_a_fault_until_there_is_one(tmp_path, leaf_of):
+    mounted = Mounted(tmp_path)
+    assert mounted.fault == f"no certificate in {tmp_path} yet"
+    pair = leaf_of()
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    assert mounted.fault == f"no certificate in {tmp_path} yet"
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    assert mounted.fault is None
 
 
 def test_a_pair_that_does_not_fit_is_tried_once_not_at_every_handshake(leaf_of, monkeypatch):

@@ -1,0 +1,259 @@
+import datetime as dt
+import http.client
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from certs.issue import KeyPair, issue_authority, issue_leaf
+from webhook.server import Server, Worker
+
+HOST = "127.0.0.1"
+BODY = b'{"request":{}}'
+
+
+@pytest.fixture(scope="module")
+def authority() -> KeyPair:
+    return issue_authority(dt.datetime.now(dt.UTC))
+
+
+class Process:
+    """A server process on a port of its own, and clients of it."""
+
+    def __init__(self, directory: Path, authority: KeyPair, drain_s: float, certificate: bool) -> None:
+        self.directory, self.authority = directory, authority
+        self.log = directory / "log"
+        self.connections: list[http.client.HTTPSConnection] = []
+        if certificate:
+            self.mount()
+        # The socket is made here, so connections queue until the server takes them: nothing to poll for.
+        with socket.create_server((HOST, 0), backlog=512) as listener:
+            self.address = listener.getsockname()
+            program = [sys.executable, Path(__file__).with_name("serving.py")]
+            with self.log.open("wb") as log:
+                self.process = subprocess.Popen(
+                    [*program, str(listener.fileno()), directory, str(drain_s)],
+                    pass_fds=[listener.fileno()],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
+
+    def mount(self) -> str:
+        """Put a new certificate in place, as cert-manager and the kubelet would; return its PEM."""
+        pair = issue_leaf(self.authority, [HOST], dt.datetime.now(dt.UTC))
+        for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key)):
+            (self.directory / "new").write_bytes(content)
+            (self.directory / "new").replace(self.directory / name)
+        return pair.certificate.decode()
+
+    def connect(self, timeout_s: float = 10.0) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cadata=self.authority.certificate.decode())
+        connection = http.client.HTTPSConnection(*self.address, timeout=timeout_s, context=context)
+        self.connections.append(connection)
+        return connection
+
+    def stop(self) -> None:
+        for connection in self.connections:
+            connection.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+
+
+@contextmanager
+def serving(directory, authority, drain_s=0.0, certificate=True) -> Iterator[Process]:
+    process = Process(directory, authority, drain_s, certificate)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, authority):
+    with serving(tmp_path_factory.mktemp("tls"), authority) as process:
+        ask(process.connect())
+        yield process
+
+
+def ask(connection, method="POST", path="/mutate", body=BODY):
+    """Make one request and return its status and body."""
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
+def seconds(action):
+    started = time.monotonic()
+    action()
+    return time.monotonic() - started
+
+
+def test_reviews_are_answered_over_one_kept_alive_connection(server):
+    connection = server.connect()
+    assert ask(connection) == (200, b'{"response":{"allowed":true},"bytes":14}')
+    first = connection.sock
+    assert ask(connection, path="/validate") == (200, b'{"response":{"allowed":false}}')
+    assert ask(connection, body=b"x" * 6_000_000) == (200, b'{"response":{"allowed":true},"bytes":6000000}')
+    assert ask(connection, "GET", "/readyz") == (200, b"ok\n")
+    assert connection.sock is first
+
+
+def test_connections_outlive_the_idle_timeout_of_go_clients():
+    """Go drops idle connections after 90 s; were we first, a request sent at that moment would be lost."""
+    config = Server(lambda _: None, listen="127.0.0.1:0", drain_s=5.0).cfg
+    assert config.keepalive > 90
+    assert (config.worker_class, config.workers, config.threads) == (Worker, 1, 32)
+    assert config.do_handshake_on_connect is True
+    assert config.graceful_timeout == 15
+
+
+@contextmanager
+def stuck_peers(address, silent, half):
+    """Hold so many connections that never say a word, and so many that stop in the middle of a handshake."""
+    with ExitStack() as stack:
+        for count, first_words in ((silent, b""), (half, b"\x16\x03\x01\x02\x00\x01")):
+            for _ in range(count):
+                peer = stack.enter_context(socket.create_connection(address, timeout=10))
+                peer.sendall(first_words)
+        yield
+
+
+def test_sixteen_silent_peers_and_sixteen_half_handshakes_delay_nobody(server):
+    kept = server.connect()
+    ask(kept)
+    with stuck_peers(server.address, silent=16, half=16):
+        assert seconds(lambda: ask(kept)) < 1.0
+        assert seconds(lambda: ask(server.connect())) < 1.0
+
+
+def test_more_half_handshakes_than_threads_delay_others_by_the_handshake_timeout_at_most(server):
+    """40 peers hold 32 threads for 2 s; who asks meanwhile waits for the first of these threads, and no longer."""
+    kept = server.connect()
+    ask(kept)
+    with stuck_peers(server.address, silent=100, half=40):
+        waits, end = [], time.monotonic() + 2.5
+        while time.monotonic() < end:
+            waits.append(seconds(lambda: ask(kept)))
+    assert 0.5 < max(waits) < 2.0 + 1.0
+
+
+def test_silent_peers_are_hung_up_on(server):
+    with socket.create_connection(server.address, timeout=10) as peer:
+        assert peer.recv(1) == b""  # the end, within the handshake timeout and a turn of the loop
+
+
+def test_a_client_that_distrusts_us_harms_nobody(server):
+    for _ in range(5):
+        with socket.create_connection(server.address) as raw, pytest.raises(ssl.SSLCertVerificationError):
+            ssl.create_default_context().wrap_socket(raw, server_hostname=HOST)
+    assert ask(server.connect())[0] == 200
+
+
+def test_a_failed_review_is_logged_as_one_line_without_the_object(server):
+    """Objects hold secrets in their env; a traceback must not carry them into the log."""
+    assert ask(server.connect(), body=b"fail with env TOKEN=s3cr3t") == (500, b"internal error: RuntimeError\n")
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    (failed,) = [line for line in lines if line["event"] == "review_failed"]
+    assert (failed["level"], failed["webhook"]) == ("error", "mutate")
+    assert failed["exception"][0]["exc_type"] == "RuntimeError"
+    assert "s3cr3t" not in server.log.read_text()
+
+
+class Load:
+    """Clients that ask without pause, on kept connections and on new ones, and note every failure."""
+
+    def __init__(self, server) -> None:
+        self.server = server
+        self.stop = threading.Event()
+        self.failures, self.answers, self.certificates = [], 0, set()
+        self.threads = [threading.Thread(target=self.run, args=(kept,), daemon=True) for kept in (True, True, False)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(10)
+
+    def run(self, kept: bool) -> None:
+        connection = self.server.connect()
+        while not self.stop.is_set():
+            try:
+                status, _ = ask(connection)
+                if status != 200:
+                    self.failures.append(status)
+                self.answers += 1
+                if not kept:
+                    der = connection.sock.getpeercert(binary_form=True)
+                    self.certificates.add(ssl.DER_cert_to_PEM_cert(der))
+                    connection.close()
+            except OSError as error:
+                self.failures.append(error)
+
+    def reaches(self, condition, timeout_s=10.0) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not condition() and time.monotonic() < deadline:
+            self.stop.wait(0.01)
+        return condition()
+
+
+def test_a_certificate_is_swapped_under_load_without_a_failed_request(server):
+    """C01: new handshakes get the new pair; kept connections go on."""
+    with Load(server) as load:
+        assert load.reaches(lambda: load.answers > 50)
+        new = server.mount()
+        assert load.reaches(lambda: new in load.certificates)
+        answers = load.answers
+        assert load.reaches(lambda: load.answers > answers + 50)
+    assert load.failures == []
+    assert len(load.certificates) >= 2
+
+
+def test_after_sigterm_a_replica_is_unready_but_answers_then_ends(tmp_path, authority):
+    """I09: the endpoints are removed while calls still arrive; and stuck peers do not hold up the end."""
+    with serving(tmp_path, authority, drain_s=1.5) as process, stuck_peers(process.address, silent=4, half=4):
+        kept = process.connect()
+        assert ask(kept, "GET", "/readyz") == (200, b"ok\n")
+        process.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 1.0
+        while (answer := ask(kept, "GET", "/readyz"))[0] == 200 and time.monotonic() < deadline:
+            pass
+        assert answer == (503, b"shutting down\n")
+        assert ask(kept)[0] == 200
+        assert ask(process.connect())[0] == 200  # a new connection, as the Service may still send them
+        assert process.process.wait(8) == 0
+        assert process.process.stdout.read() == b"closed\n"
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path, authority):
+    with serving(tmp_path, authority, drain_s=60.0) as process:
+        ask(process.connect())
+        process.process.send_signal(signal.SIGTERM)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(8) == 0
+        assert process.process.stdout.read() == b"closed\n"
+
+
+def test_before_there_is_a_certificate_connections_are_refused(tmp_path, authority):
+    with serving(tmp_path, authority, certificate=False) as process:
+        with pytest.raises(OSError):  # noqa: PT011 - reset or end of file, as it comes
+            ask(process.connect())
+        process.mount()
+        assert ask(process.connect())[0] == 200
