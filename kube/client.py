@@ -24,10 +24,10 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
-from urllib3.exceptions import ConnectTimeoutError, HTTPError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 from urllib3.exceptions import SSLError as TLSError
 
-from kube.errors import ConfigError, Unauthorized, Unreachable, read_error
+from kube.errors import ConfigError, TimedOut, Unauthorized, Unreachable, read_error
 
 CONNECT_S: Final = 5.0  # an API server that does not accept within this is away
 CONNECTIONS: Final = 32  # kept open: watches and the threads that write; more are opened on need, but not kept
@@ -43,8 +43,8 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 class Stream:
     """An open watch: iterate over its lines, each as soon as it arrives; use as a context manager.
 
-    Ends when the server ends it, dropping a last line that was cut short. Raises Unreachable if it breaks or is silent
-    for longer than the read timeout.
+    Ends when the server ends it, dropping a last line that was cut short. Raises Unreachable if it breaks, TimedOut if
+    it is silent for longer than the read timeout.
     """
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
@@ -87,7 +87,7 @@ class Stream:
 class Client:
     """Requests to one API server, with the identity of its configuration.
 
-    Every request raises ApiError for a refusal and Unreachable for the lack of an answer. After a 401 the credentials
+    Every request raises ApiError for a refusal and Unreachable (TimedOut) for the lack of an answer (in time). After a 401 the credentials
     are read again, once, and the request is repeated, once (pain R04); the library re-reads a service account's token
     every 60 s and runs an exec plugin again before its token expires.
     """
@@ -262,7 +262,7 @@ def _read_all(response: urllib3.BaseHTTPResponse, path: str, deadline: float) ->
             chunks.append(chunk)
             if time.monotonic() > deadline:
                 response.close()
-                raise Unreachable(f"{path}: the answer did not end in time")
+                raise TimedOut(f"{path}: the answer did not end in time")
     return b"".join(chunks)
 
 
@@ -271,8 +271,9 @@ def _unreachable_if_broken() -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError) as error:
+        kind = TimedOut if isinstance(error, ReadTimeoutError) else Unreachable
         never_sent = isinstance(error, ConnectTimeoutError) or _is_untrusted(error)
-        raise Unreachable(f"{type(error).__name__}: {error}", maybe_done=not never_sent) from error
+        raise kind(f"{type(error).__name__}: {error}", maybe_done=not never_sent) from error
 
 
 def _is_untrusted(error: Exception) -> bool:

@@ -28,6 +28,10 @@ class Unreachable(Exception):
         self.maybe_done = maybe_done
 
 
+class TimedOut(Unreachable):
+    """The answer did not end in time, or a watch was silent for longer than its read timeout."""
+
+
 class ApiError(Exception):
     """The server's refusal: HTTP `status`, `reason` of its Status object (PascalCase, maybe empty), `message`.
 

@@ -20,7 +20,7 @@ import structlog
 
 from kube.backoff import Backoff
 from kube.client import Client, Stream
-from kube.errors import ApiError, Unreachable, read_status_event
+from kube.errors import ApiError, Gone, TimedOut, Unreachable, read_status_event
 from kube.resource import Meta, Resource, read_meta
 from kube.store import Change, Entry, Store
 
@@ -28,14 +28,11 @@ T = TypeVar("T")
 
 PAGE: Final = 500  # objects per request of a list, as client-go has it
 WATCH_S: Final = 300  # the server ends a watch after this much to twice that: connections spread over its replicas
-SILENCE_S: Final = 90.0  # the server sends a bookmark about every minute: longer silence means the connection is dead
+SILENCE_S: Final = 90.0  # the server sends a bookmark every minute (measured: 60 s), whether or not there is news
 LIST_S: Final = 60.0  # one page of a list
 STOP_S: Final = 5.0  # a thread that waits for a server that does not answer is left to end by itself
 HEALTHY_S: Final = 10.0  # a watch that has lasted this long is no failure when it ends
 BACKOFF: Final = Backoff(base_s=0.2, cap_s=15.0)
-
-# Answers after which resuming is no use: 410 too old; 504 newer than the server (etcd was restored); 400 not understood.
-_LIST_AGAIN: Final = frozenset({400, 410, 504})
 
 
 class _ListMeta(msgspec.Struct, frozen=True, rename={"continue_": "continue", "resource_version": "resourceVersion"}):
@@ -136,15 +133,24 @@ class Informer(Generic[T]):
 
     def _round(self) -> float:
         """List if need be, and watch until that ends; return the pause that the server asks for, in seconds."""
+        resuming = self._resume is not None
         try:
             if self._resume is None:
                 self._resume = self._list()
             self._watch(self._resume)
+        except Gone as error:
+            self._resume = None
+            self._log.warning("watch_expired", error=str(error))
+            # A server that has just come back often cannot resume: then no further pause, but only once.
+            return self._round() if resuming else error.retry_after_s
         except ApiError as error:
-            if error.status in _LIST_AGAIN:
-                self._resume = None
-            self._log.warning("watch_refused", error=str(error), list_again=self._resume is None)
+            self._log.warning("watch_refused", error=str(error))
             return error.retry_after_s
+        except TimedOut as error:
+            # A dead connection, or a blind one: if etcd was restored from a backup, our version lies in the future, and
+            # the server says nothing, not even by a bookmark, until it has come that far.
+            self._resume = None
+            self._log.warning("watch_silent", error=str(error))
         except Unreachable as error:
             if not self._stopped.is_set():
                 self._log.warning("watch_broken", error=str(error))

@@ -17,6 +17,7 @@ from kube.errors import (
     Gone,
     Invalid,
     NotFound,
+    TimedOut,
     TooManyRequests,
     Unauthorized,
     Unreachable,
@@ -291,13 +292,13 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline(server: ApiServer, cli
             time.sleep(0.01)
 
     server.route("GET", THING, drip)
-    with pytest.raises(Unreachable, match="did not end in time"):
+    with pytest.raises(TimedOut, match="did not end in time"):
         client.request("GET", THING, timeout_s=0.1)
 
 
 def test_a_silent_server_is_given_up_at_the_deadline(server: ApiServer, client: Client) -> None:
     server.route("GET", THING, lambda _, wire: wire.stall())
-    with pytest.raises(Unreachable, match="ReadTimeoutError"):
+    with pytest.raises(TimedOut, match="ReadTimeoutError"):
         client.request("GET", THING, timeout_s=0.1)
 
 
@@ -314,7 +315,7 @@ def test_a_watch_yields_lines_as_they_arrive_and_drops_one_that_was_cut(server: 
 
 def test_a_silent_watch_breaks_after_its_read_timeout(server: ApiServer, client: Client) -> None:
     server.route("GET", THING, events(), watch=True)
-    with client.watch(THING, {}, 0.1) as stream, pytest.raises(Unreachable, match="ReadTimeoutError"):
+    with client.watch(THING, {}, 0.1) as stream, pytest.raises(TimedOut, match="ReadTimeoutError"):
         list(stream)
 
 
