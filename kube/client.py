@@ -87,9 +87,9 @@ class Stream:
 class Client:
     """Requests to one API server, with the identity of its configuration.
 
-    Every request raises ApiError for a refusal and Unreachable (TimedOut) for the lack of an answer (in time). After a 401 the credentials
-    are read again, once, and the request is repeated, once (pain R04); the library re-reads a service account's token
-    every 60 s and runs an exec plugin again before its token expires.
+    Every request raises ApiError for a refusal, Unreachable for the lack of an answer, TimedOut for the lack of one in
+    time. After a 401 the credentials are read again, once, and the request is repeated, once (pain R04); the library
+    re-reads a service account's token every 60 s and runs an exec plugin again before its token expires.
     """
 
     def __init__(self, configure: Callable[[], Configuration], user_agent: str) -> None:

@@ -276,7 +276,10 @@ _LEASE: Final = msgspec.json.Decoder(_Lease)
 
 
 def _read_record(raw: bytes) -> Record:
-    lease = _LEASE.decode(raw)
+    try:
+        lease = _LEASE.decode(raw)
+    except msgspec.DecodeError as error:  # a proxy's page, say: no API server has answered
+        raise Unreachable(f"the answer is no Lease: {error}") from error
     spec = lease.spec or _Spec()
     return Record(
         holder=spec.holder_identity or "",

@@ -181,6 +181,7 @@ def test_a_candidate_whose_predecessor_in_the_same_pod_died_goes_on_with_its_lea
         pytest.param(refusal(403, "Forbidden"), id="rbac-taken-away"),
         pytest.param(refusal(500, "InternalError"), id="etcd-broken"),
         pytest.param(lambda _, wire: wire.cut(), id="connection-cut"),
+        pytest.param(lambda _, wire: wire.reply(200, b"<html>"), id="answered-by-a-proxy"),
     ],
 )
 def test_a_leader_that_can_not_renew_stops_before_another_may_take_over(
