@@ -1,0 +1,141 @@
+"""The boards that slices are chosen from, and what other plugins announce: an immutable picture for admission.
+
+A review asks for the boards that its pod may use, thousands of times between two changes of the nodes. So nodes of the
+same kinds of boards are put into groups, once for each set of constraints, and that is kept until some node's labels,
+taints, readiness or boards change. How the boards are cut, which changes all the time, stands apart.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Self
+
+import msgspec
+
+from policies import names
+from policies.constraints import Constraints
+from policies.site import Kind, Site, room, site_of
+from policies.view import NodeView
+
+_MOST_OFFERS: Final = 256  # constraints that are remembered; the pods of one workload share theirs
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Nodes that can make the same slices. Told apart by identity, which is quick.
+
+    Attributes:
+        kinds: of their boards.
+        announced: slices that they announce although their boards do not explain them.
+        products: values of their product label, sorted.
+        nodes: their names.
+    """
+
+    kinds: tuple[Kind, ...]
+    announced: frozenset[str]
+    products: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    def makes(self, resource: str) -> bool:
+        """Return whether they can make a slice resource, or announce it."""
+        return resource in self.announced or any(kind.makes(resource) for kind in self.kinds)
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes hold for pods with certain constraints.
+
+    Attributes:
+        up: groups of nodes of ours that may be used now.
+        away: groups of nodes of ours that are cordoned, not Ready, or tainted by Kubernetes itself.
+        foreign: slice resources that are another plugin's: none of the above makes them.
+    """
+
+    up: tuple[Group, ...]
+    away: tuple[Group, ...]
+    foreign: frozenset[str]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Return all groups, those that may be used now first."""
+        return self.up + self.away
+
+
+NOTHING: Final = Offer(up=(), away=(), foreign=frozenset())
+
+
+class Inventory:
+    """The nodes that matter for slices. Immutable but for what it remembers; any thread may ask."""
+
+    __slots__ = ("_offers", "_rooms", "_sites")
+
+    def __init__(self, sites: Mapping[str, Site], offers: dict[Constraints, Offer] | None = None) -> None:
+        self._sites = sites
+        self._offers = {} if offers is None else offers
+        self._rooms: dict[tuple[Group, Kind, str], int] = {}
+
+    @classmethod
+    def of(cls, nodes: Iterable[NodeView]) -> Self:
+        """Return the inventory of these nodes."""
+        return cls({node.name: site for node in nodes if (site := site_of(node))})
+
+    def replaced(self, name: str, site: Site | None) -> "Inventory":
+        """Return the inventory after a node has changed, come or gone."""
+        before, sites = self._sites.get(name), dict(self._sites)
+        if site:
+            sites[name] = site
+        else:
+            sites.pop(name, None)
+        same = before is not None and site is not None and before.traits == site.traits
+        return Inventory(sites, self._offers if same else None)
+
+    def offer(self, constraints: Constraints) -> Offer:
+        """Return what the nodes hold for pods with these constraints."""
+        offer = self._offers.get(constraints)
+        if offer is None:
+            if len(self._offers) >= _MOST_OFFERS:
+                self._offers.clear()
+            self._offers[constraints] = offer = self._gather(constraints)
+        return offer
+
+    def room(self, group: Group, kind: Kind, profile: str) -> int:
+        """Return how many slices of a profile can be had now from a group's boards of a kind."""
+        key = group, kind, profile
+        known = self._rooms.get(key)
+        if known is None:
+            known = sum(room(self._sites[name].cuts, kind, profile) for name in group.nodes)
+            self._rooms[key] = known
+        return known
+
+    def _gather(self, constraints: Constraints) -> Offer:
+        up: list[Site] = []
+        away: list[Site] = []
+        # NVIDIA's own plugin announces time slices wherever there is no node of ours that does.
+        foreign = {names.GPU_SHARED}
+        for site in self._sites.values():
+            traits = site.traits
+            if not traits.managed:
+                foreign |= traits.announced
+            elif constraints.selects(site.name, traits.labels):
+                if traits.up and constraints.tolerates(traits.taints):
+                    up.append(site)
+                elif constraints.tolerates(traits.taints, although_away=True):
+                    away.append(site)
+        offer = Offer(up=_groups(up), away=_groups(away), foreign=frozenset())
+        ours = {name for name in foreign if any(group.makes(name) for group in offer.groups)}
+        return msgspec.structs.replace(offer, foreign=frozenset(foreign - ours))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _groups(sites: Iterable[Site]) -> tuple[Group, ...]:
+    members: dict[tuple[tuple[Kind, ...], frozenset[str]], list[Site]] = {}
+    for site in sites:
+        members.setdefault((site.traits.kinds, site.traits.announced), []).append(site)
+    groups = [
+        Group(
+            kinds=kinds,
+            announced=announced,
+            products=tuple(sorted({site.traits.labels.get(names.PRODUCT_LABEL, "") for site in alike} - {""})),
+            nodes=tuple(site.name for site in alike),
+        )
+        for (kinds, announced), alike in members.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: ([kind.order for kind in group.kinds], sorted(group.announced))))

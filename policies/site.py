@@ -1,0 +1,159 @@
+"""A node as admission sees it: what its boards are, how they are cut, and what it announces.
+
+Much smaller than the node: kinds of boards and layouts are shared between all nodes that have equal ones.
+"""
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import Placement
+from policies.catalogue import BoardModel
+from policies.model import Taint
+from policies.placement import bin_gb, capacity_for, lay_out, profile_of
+from policies.view import Board, NodeView
+
+_REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
+
+
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+    """Boards of one model in one mode."""
+
+    mode: str
+    model: BoardModel
+
+    def makes(self, resource: str) -> bool:
+        """Return whether such a board can ever be cut so that it announces a slice resource."""
+        if self.mode == names.TIMESLICING:
+            return resource == names.GPU_SHARED
+        if self.mode == names.MIG:
+            return resource.startswith(names.MIG_RESOURCE) and self.model.profile(profile_of(resource)) is not None
+        gigabytes = bin_gb(profile_of(resource)) if resource.startswith(names.MPS_RESOURCE) else None
+        return gigabytes is not None and gigabytes <= self.model.nominal_gb
+
+    @property
+    def order(self) -> tuple[str, str, int]:
+        """Return the key by which kinds are sorted."""
+        return self.mode, self.model.name, self.model.memory_mib
+
+
+class Cut(msgspec.Struct, frozen=True, cache_hash=True):
+    """How a board is cut, as far as it decides what can be had from it.
+
+    Attributes:
+        kind: of the board.
+        fixed: slices in use; None if the board cannot be cut now.
+        free: profiles of free slices, where the board cannot be cut.
+    """
+
+    kind: Kind
+    fixed: tuple[Placement, ...] | None
+    free: tuple[str, ...] = ()
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a node decides which pods it may serve and with what. It seldom changes.
+
+    Attributes:
+        labels: its labels.
+        taints: its taints.
+        up: Ready and not cordoned.
+        managed: labelled for partitioning; else what it announces is another plugin's.
+        kinds: of its boards, each once, sorted; empty where it is not managed.
+        announced: slice resources in its capacity that its boards do not explain.
+    """
+
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    up: bool
+    managed: bool
+    kinds: tuple[Kind, ...]
+    announced: frozenset[str]
+
+
+class Cuts(msgspec.Struct, frozen=True, cache_hash=True):
+    """How all boards of a node are cut, by index."""
+
+    boards: tuple[Cut, ...] = ()
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as admission sees it.
+
+    Attributes:
+        name: its name.
+        traits: what seldom changes.
+        cuts: how its boards are cut now.
+    """
+
+    name: str
+    traits: Traits
+    cuts: Cuts = Cuts()
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def room(cuts: Cuts, kind: Kind, profile: str) -> int:
+    """Return how many slices of a profile can be had now from a node's boards of a kind: free, or cut anew."""
+    return sum(_room(cut, profile) for cut in cuts.boards if cut.kind == kind)
+
+
+def site_of(node: NodeView) -> Site | None:
+    """Return a node as admission sees it; None if it has nothing to do with slices."""
+    cuts = _shared(Cuts(tuple(_cut(board) for board in node.boards)))
+    kinds = tuple(sorted({cut.kind for cut in cuts.boards}, key=lambda kind: kind.order))
+    announced = frozenset(
+        name
+        for name, amount in node.capacity.items()
+        # A node of ours goes on naming resources that it no longer has; another plugin may be about to come back.
+        if _is_slice(name) and (amount > 0 or not node.managed) and not any(kind.makes(name) for kind in kinds)
+    )
+    if not (node.managed or announced):
+        return None
+    traits = Traits(
+        labels=node.labels,
+        taints=node.taints,
+        up=node.ready and not node.cordoned,
+        managed=node.managed,
+        kinds=kinds,
+        announced=announced,
+    )
+    return Site(name=node.name, traits=traits, cuts=cuts)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _is_slice(resource: str) -> bool:
+    return resource == names.GPU_SHARED or resource.startswith((names.MIG_RESOURCE, names.MPS_RESOURCE))
+
+
+def _cut(board: Board) -> Cut:
+    kind = _one(Kind(board.mode, board.model))
+    slices = board.slices or (lay_out(board.model, board.mode, board.counted) if board.counted else ())
+    if board.cuttable and slices is not None:
+        return Cut(kind, tuple(item.placement for item in slices if item.used))
+    return Cut(kind, None, tuple(sorted(item.profile for item in board.slices if not item.used)))
+
+
+@cache
+def _one(kind: Kind) -> Kind:
+    """Return the one object for equal kinds, so that a thousand nodes share a dozen models."""
+    return kind
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _shared(cuts: Cuts) -> Cuts:
+    """Return the one object for equal cuts, so that nodes which are cut alike share it."""
+    return cuts
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _room(cut: Cut, profile: str) -> int:
+    if cut.kind.mode == names.TIMESLICING:
+        return 1
+    if cut.fixed is None:
+        return cut.free.count(profile)
+    return capacity_for(cut.kind.model, cut.kind.mode, cut.fixed, profile)
