@@ -6,6 +6,7 @@ understood is a fault, never taken for "asks for nothing" (pain W34).
 """
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,8 @@ from policies.record import Entry, read_record
 from policies.resources import GpuResources, read_gpu_resources
 from policies.shares import Memory, Share
 from policies.spelling import FOREIGN_ANNOTATIONS, FOREIGN_RESOURCES, foreign_advice
+
+_NVIDIA: Final = "nvidia.com"  # also with a dot behind it, as people misspell it
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -91,6 +94,19 @@ def places(pod: Pod) -> Iterator[Place]:
         yield Place("initContainers", index, container)
     for index, container in enumerate(pod.spec.containers):
         yield Place("containers", index, container)
+
+
+def may_ask(pod: Pod) -> bool:
+    """Return whether a pod names anything of ours or of NVIDIA's; if not, it asks for nothing and is cheap to review."""
+    if any(key.startswith(names.PREFIX) for key in pod.metadata.annotations or ()):
+        return True
+    amounts = [
+        amounts
+        for place in places(pod)
+        if (resources := place.container.resources)
+        for amounts in (resources.limits, resources.requests)
+    ]
+    return any(name.startswith((_NVIDIA, names.PREFIX)) for each in amounts for name in each or ())
 
 
 def slice_mode(resource: str) -> str:

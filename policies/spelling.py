@@ -78,7 +78,8 @@ class Foreign(msgspec.Struct, frozen=True):
     def advice(self, written: str, value: str) -> str:
         """Return the warning for this key with its value."""
         said = f"{written} is a key of {self.tool} and asks for nothing here"
-        short = value if len(value) <= 40 else f"{value[:37]}..."
+        text = " ".join(value.split())  # a warning travels in a header
+        short = text if len(text) <= 40 else f"{text[:37]}..."
         return f'{said}; write {self.key}: "{self.form.format(short)}"' if self.key else f"{said}; {self.form}"
 
 

@@ -1,0 +1,142 @@
+"""Admission of a pod: what is patched, what is warned about, or every reason to deny it. The one entry point.
+
+The webhook asks it for every review, `explain` and `simulate` for pods in files.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from policies import names
+from policies.asked import at
+from policies.constraints import constraints_of
+from policies.faults import fault
+from policies.inventory import NOTHING, Inventory
+from policies.isolation import barred_modes, beyond_slices
+from policies.model import Pod
+from policies.mutation import mutate, restore
+from policies.patch import Operation
+from policies.policy import BUILT_IN, Rule
+from policies.requests import Requests, Slice, may_ask, read_requests
+from policies.settings import Settings
+from policies.slicing import Choice, Slicing, Wanted, choose
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to the review of one pod.
+
+    Attributes:
+        patch: what to change; empty if the pod is denied, or fine as it is.
+        warnings: what the person should know, shortest useful text.
+        faults: why it is denied, all of it; empty if it is admitted.
+        reasons: why it is changed as it is, for people who ask.
+    """
+
+    patch: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def admit(
+    pod: Pod,
+    *,
+    namespace: str,
+    labels: Mapping[str, str],
+    inventory: Inventory,
+    settings: Settings,
+    rule: Rule = BUILT_IN,
+) -> Admission:
+    """Return the answer for a new pod. `namespace` is the review's, since the pod may lack it; `labels` are its."""
+    offer = inventory.offer(constraints_of(pod.spec)) if may_ask(pod) else NOTHING
+    requests = read_requests(pod, offer.foreign)
+    faults = [*requests.faults, *_modes_not_allowed(pod, requests, rule)]
+    slicing = Slicing()
+    if requests.wishes and not _modes_unreadable(pod, requests):
+        wanted = [
+            Wanted(
+                wish=wish,
+                modes=(wish.ask.mode,) if isinstance(wish.ask, Slice) else requests.modes or rule.modes,
+                barred=barred_modes(pod, wish, namespace=namespace, labels=labels, rule=rule, settings=settings),
+            )
+            for wish in requests.wishes
+        ]
+        slicing = choose(wanted, offer, inventory)
+    faults += slicing.faults
+    faults += beyond_slices(pod, rule) if requests.wishes else ()
+    faults += _past_the_gate(pod, slicing.choices)
+    if faults:
+        return Admission(faults=tuple(faults))
+    return Admission(
+        patch=mutate(pod, slicing.choices, rule=rule, settings=settings),
+        warnings=(*requests.warnings, *_warnings(pod, slicing.choices)),
+        reasons=tuple(_reasons(requests, slicing.choices)),
+    )
+
+
+def readmit(pod: Pod, old: Pod) -> Admission:
+    """Return the answer for an updated pod: what was admitted stays. Never denied, and untouched on its way out."""
+    if pod.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
+        return Admission()
+    return Admission(patch=restore(pod, old))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _modes_unreadable(pod: Pod, requests: Requests) -> bool:
+    return requests.modes is None and names.MODE in (pod.metadata.annotations or {})
+
+
+def _modes_not_allowed(pod: Pod, requests: Requests, rule: Rule) -> Iterator[str]:
+    """Yield the faults of modes that the policy does not let a pod name, or that the pod itself rules out."""
+    allowed = f"the policy allows {', '.join(rule.nameable)}"
+    text = (pod.metadata.annotations or {}).get(names.MODE, "")
+    for mode in requests.modes or ():
+        if mode not in rule.nameable:
+            yield fault(at(names.MODE), text, f"{mode} may not be named here: {allowed}")
+    for wish in requests.wishes:
+        if not isinstance(wish.ask, Slice) or wish.answered:
+            continue
+        if wish.ask.mode not in rule.nameable:
+            yield fault(wish.path, wish.value, f"{wish.ask.resource} is made by {wish.ask.mode}: {allowed}")
+        if requests.modes and wish.ask.mode not in requests.modes:
+            yield fault(wish.path, wish.value, f"it is made by {wish.ask.mode}, but {names.MODE} says {text}: keep one")
+
+
+def _past_the_gate(pod: Pod, choices: Sequence[Choice]) -> Iterator[str]:
+    if pod.spec.node_name and any(choice.cut for choice in choices):
+        yield fault(
+            "spec.nodeName",
+            pod.spec.node_name,
+            "a pod that names its node passes by the gate at which it waits for its slice: "
+            "select the node by its label kubernetes.io/hostname",
+        )
+
+
+def _warnings(pod: Pod, choices: Sequence[Choice]) -> Iterator[str]:
+    for choice in choices:
+        yield from choice.passed_over
+        if choice.reason:
+            yield choice.reason
+        if choice.reason and choice.wish.count > 1:
+            yield (
+                f"{choice.wish.place.container.name} gets {choice.wish.count} devices of that size, not one larger: "
+                "a program must use each of them"
+            )
+    if pod.spec.scheduler_name == names.NOS_SCHEDULER:
+        yield f"schedulerName {names.NOS_SCHEDULER} is now {names.DEFAULT_SCHEDULER}: nos is no longer there"
+
+
+def _reasons(requests: Requests, choices: Sequence[Choice]) -> Iterator[str]:
+    for choice in choices:
+        said = choice.reason or f"{choice.wish.said} is asked for by name"
+        yield f"{choice.wish.place.container.name}: {said}"
+        if choice.products:
+            yield (
+                f"{choice.wish.place.container.name}: kept to {', '.join(choice.products)}, "
+                f"for {choice.resource} is too little on other boards"
+            )
+    yield from (f"{left} is left as it is" for left in requests.left)
+    if any(choice.cut for choice in choices):
+        yield f"waits at the gate {names.GATE} until its slices are there"
