@@ -49,7 +49,8 @@ def _canonical(quantities: Raw, path: str, faults: list[str]) -> Raw:
     for name, quantity in quantities.items():
         if isinstance(quantity, str | int | float) and not isinstance(quantity, bool):
             try:
-                written[name] = canonical(quantity)
+                # A plain whole number stays readable: 3000, which the API server would show as 3k.
+                written[name] = str(quantity) if str(quantity).isdecimal() else canonical(quantity)
             except QuantityError as error:
                 faults.append(f"{path}[{name}]: {error}")
     return written

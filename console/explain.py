@@ -1,0 +1,64 @@
+"""`apportion explain`: what the webhook would do with pods in files, and why."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+import click
+import msgspec
+import yaml
+
+from console.manifests import files_option, load
+from console.reviewing import Reviewed, namespace_labels, review
+from policies.inventory import Inventory
+from policies.view import view_node
+
+
+@click.command()
+@files_option
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.pass_context
+def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> None:
+    """Show what the webhook would do with pods in YAML files, and why.
+
+    No cluster is asked: give the nodes and namespaces along with the pods. Every pod is reviewed as newly created.
+
+    Exit status: 0 if all pods are admitted, 1 if one is denied, 2 if the input cannot be read.
+
+    \b
+    Example:
+      kubectl get nodes,namespaces -o yaml > cluster.yaml
+      apportion explain -f cluster.yaml -f pod.yaml
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    manifests = load(files)
+    inventory = Inventory.of(view_node(node.value) for node in manifests.nodes)
+    namespaces = namespace_labels(manifests)
+    answers = {pod.key: review(pod, inventory, namespaces) for pod in manifests.pods}
+    if output == "table":
+        click.echo("\n".join(_lines(answers)))
+    else:
+        shown = {"pods": msgspec.to_builtins(answers)}
+        click.echo(
+            json.dumps(shown, indent=1, ensure_ascii=False)
+            if output == "json"
+            else yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120).rstrip()
+        )
+    context.exit(1 if any(answer.denied is not None for answer in answers.values()) else 0)
+
+
+def _lines(answers: Mapping[str, Reviewed]) -> list[str]:
+    """Return the answers for a terminal: one paragraph a pod."""
+    lines = []
+    for key, answer in answers.items():
+        if answer.denied is not None:
+            outcome = "denied"
+        else:
+            outcome = "admitted, changed" if answer.patch else "admitted as it is"
+        lines.append(f"{key}: {outcome}")
+        lines += [f"  fault    {line}" for line in (answer.denied or "").splitlines()]
+        lines += [f"  reason   {reason}" for reason in answer.reasons]
+        lines += [f"  warning  {warning}" for warning in answer.warnings if f": {warning}" not in str(answer.reasons)]
+        for operation in answer.patch:
+            value = f" {json.dumps(operation['value'])}" if "value" in operation else ""
+            lines.append(f"  patch    {operation['op']} {operation['path']}{value}")
+    return lines or ["no pods in the input"]

@@ -1,0 +1,56 @@
+"""Admission of pods that stand in files: the webhook's own decision, and the pod that comes of it."""
+
+from collections.abc import Mapping
+
+import jsonpatch
+import msgspec
+
+from console.defaults import Raw
+from console.manifests import Manifest, Manifests
+from policies.admission import admit
+from policies.inventory import Inventory
+from policies.model import Pod
+from policies.settings import DEFAULTS
+
+
+class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the webhook answers.
+
+    Attributes:
+        admitted: the pod after the patch; None if it is denied.
+        patch: JSON patch, as data.
+        warnings: as the person who creates the pod sees them.
+        reasons: why it is changed as it is.
+        denied: every fault, one a line; None if it is admitted.
+    """
+
+    admitted: Raw | None
+    patch: list[Raw]
+    warnings: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    denied: str | None = None
+
+
+def namespace_labels(manifests: Manifests) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels of every namespace in the input."""
+    return {item.name: item.value.metadata.labels or {} for item in manifests.namespaces}
+
+
+def review(pod: Manifest[Pod], inventory: Inventory, namespaces: Mapping[str, Mapping[str, str]]) -> Reviewed:
+    """Return what the webhook answers to the creation of a pod."""
+    admission = admit(
+        pod.value,
+        namespace=pod.namespace,
+        labels=namespaces.get(pod.namespace, {}),
+        inventory=inventory,
+        settings=DEFAULTS,
+    )
+    if admission.faults:
+        return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))
+    patch = msgspec.to_builtins(admission.patch)
+    return Reviewed(
+        admitted=jsonpatch.apply_patch(pod.raw, patch),
+        patch=patch,
+        warnings=admission.warnings,
+        reasons=admission.reasons,
+    )
