@@ -9,6 +9,8 @@ from policies import __version__
 
 VERBS: Final = {
     "sandbox": "console.sandbox.command:sandbox",
+    "explain": "console.explain:explain",
+    "simulate": "console.simulate:simulate",
 }
 
 

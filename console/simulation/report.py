@@ -1,0 +1,100 @@
+"""What a simulated cluster has come to, as data (design of `simulate -o json`) and as text."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from console.boards import draw
+from console.defaults import Raw
+from console.manifests import Manifests
+from console.simulation.world import SimulatedPod, World
+from policies.view import Board
+
+_SIMULATED: Final = frozenset({"PriorityClass"})  # besides nodes, namespaces and pods
+
+
+def report(world: World, manifests: Manifests) -> dict[str, object]:
+    """Return the whole result: pods and nodes in the order of the files, events in time."""
+    return {
+        "pods": {item.key: _pod(world.pods[item.key]) for item in manifests.pods},
+        "nodes": {name: {"gpus": [_board(board) for board in node.boards]} for name, node in world.nodes.items()},
+        "quotas": {},
+        "events": [
+            {"at": event.at, "what": event.what, "object": event.object, "why": event.why} for event in world.events
+        ],
+        "problems": [{"object": about, "message": message} for about, message in _problems(world, manifests)],
+    }
+
+
+def table(world: World, manifests: Manifests) -> str:
+    """Return the result for people: each pod in a line, the boards as they are cut, and what was wrong."""
+    rows = [("POD", "OUTCOME", "NODE", "RESOURCES", "REASON")]
+    rows += [_row(world.pods[item.key]) for item in manifests.pods]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
+    boards = draw(world.nodes.values())
+    problems = [f"{about}: {message}" for about, message in _problems(world, manifests)]
+    return "\n".join([*lines, *(["", boards] if boards else []), *(["", *problems] if problems else [])])
+
+
+def _row(pod: SimulatedPod) -> tuple[str, str, str, str, str]:
+    amounts = [f"{amount} {name}" for asked in _resources(pod.raw).values() for name, amount in asked.items()]
+    reason = "; ".join(_reason(pod).splitlines())
+    return pod.key, pod.outcome, pod.view.node or "-", ", ".join(amounts) or "-", reason
+
+
+def _pod(pod: SimulatedPod) -> dict[str, object]:
+    return {
+        "outcome": pod.outcome,
+        "node": pod.view.node or None,
+        "capacity": None,
+        "resources": _resources(pod.raw),
+        "reason": _reason(pod),
+        "warnings": list(pod.warnings),
+        "evictedFor": None,
+    }
+
+
+def _reason(pod: SimulatedPod) -> str:
+    return pod.denied or (pod.reason if pod.outcome == "waiting" else "")
+
+
+def _board(board: Board) -> dict[str, object]:
+    return {
+        "index": board.index,
+        "mode": board.mode,
+        "slices": [{"profile": item.profile, "start": item.start, "pod": item.pod} for item in board.slices],
+    }
+
+
+def _resources(raw: Raw) -> dict[str, dict[str, str]]:
+    """Return what each container asks for, canonically; containers that ask for nothing are left out."""
+    resources = {}
+    spec = raw.get("spec")
+    for kind in ("initContainers", "containers"):
+        for container in (spec.get(kind) or ()) if isinstance(spec, dict) else ():
+            asked = _asked(container)
+            if asked:
+                resources[str(container["name"])] = asked
+    return resources
+
+
+def _asked(container: Mapping[str, object]) -> dict[str, str]:
+    resources = container.get("resources")
+    if not isinstance(resources, dict):
+        return {}
+    return {
+        name: str(amount)
+        for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items()
+    }
+
+
+def _problems(world: World, manifests: Manifests) -> Iterator[tuple[str, str]]:
+    """Yield what was not understood or not taken into account, as (object, message)."""
+    for node in world.nodes.values():
+        yield from ((f"Node {node.name}", found) for found in node.faults)
+    for pod in world.pods.values():
+        if pod.view.holds and pod.view.node not in world.nodes:
+            yield f"Pod {pod.key}", f"is bound to {pod.view.node}, which is not in the input"
+    for item in manifests.others:
+        if item.kind not in _SIMULATED:
+            yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"

@@ -1,0 +1,172 @@
+"""From manifests to what happens when: the story that a simulated cluster goes through.
+
+Annotations `simulate.apportion/at` and `simulate.apportion/duration` (Go durations: `90s`, `1m30s`, `500ms`) say when an
+object appears and how long a pod runs. The clock starts at the latest creationTimestamp that is written anywhere.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from console.defaults import Raw
+from console.manifests import Manifest, Manifests, UnreadableManifests
+from console.reviewing import Reviewed
+from console.simulation.world import SimulatedPod, World, merged, timestamp
+from policies.faults import fault
+from policies.model import Pod
+from policies.view import NodeView, epoch, view_node, view_pod
+
+PREFIX: Final = "simulate.apportion/"
+AT: Final = PREFIX + "at"
+DURATION: Final = PREFIX + "duration"
+_RULE: Final = "write a duration such as 30s, 5m or 1m30s"
+
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+
+# Source: k8s.io/kubernetes, pkg/apis/scheduling: the two that every cluster has.
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+Admit = Callable[[Manifest[Pod], Sequence[NodeView]], Reviewed]
+"""What admission makes of a pod when these nodes are there."""
+
+
+class _Moment(msgspec.Struct):
+    """What appears at one time, in the order of the files."""
+
+    nodes: list[NodeView]
+    bound: list[SimulatedPod]
+    submitted: list[Manifest[Pod]]
+
+
+def play(manifests: Manifests, admit: Admit) -> World:
+    """Return the cluster at the end of the story. Raises UnreadableManifests if the timing of something is not readable."""
+    timing = _read_timing(manifests)
+    dated = [node.value.metadata for node in manifests.nodes]
+    dated += [pod.value.metadata for pod in manifests.pods]
+    start = max((epoch(meta.creation_timestamp) for meta in dated), default=0)
+    world = World(start)
+    completed = _Completion(start, _priorities(manifests), timing)
+    moments: dict[float, _Moment] = {}
+    for node in manifests.nodes:
+        moments.setdefault(timing[node.source].at_s, _Moment([], [], [])).nodes.append(view_node(node.value))
+    for pod in manifests.pods:
+        moment = moments.setdefault(timing[pod.source].at_s, _Moment([], [], []))
+        if _is_placed(pod.value):
+            moment.bound.append(completed(pod, pod.raw))
+        else:
+            moment.submitted.append(pod)
+
+    def happen(moment: _Moment) -> None:
+        world.arrive(moment.nodes, moment.bound)
+        for pod in moment.submitted:
+            answer = admit(pod, tuple(world.nodes.values()))
+            world.submit(completed(pod, answer.admitted or pod.raw, answer))
+
+    for at_s, moment in sorted(moments.items()):
+        world.at(at_s, partial(happen, moment))
+    for pod in manifests.pods:
+        if (deleted := pod.value.metadata.deletion_timestamp) is not None and _is_placed(pod.value):
+            world.at(max(timing[pod.source].at_s, epoch(deleted) - start), partial(world.end, pod.key))
+    world.run()
+    return world
+
+
+class _Timing(msgspec.Struct, frozen=True):
+    """When an object appears and how long it runs, in seconds; None: for ever."""
+
+    at_s: float = 0.0
+    duration_s: float | None = None
+
+
+def _read_timing(manifests: Manifests) -> dict[str, _Timing]:
+    """Return the timing of each object, by its source. Raises UnreadableManifests with every fault."""
+    faults: list[str] = []
+    timing: dict[str, _Timing] = {}
+    items: list[tuple[str, Raw]] = [(item.source, item.raw) for item in manifests.nodes]
+    items += [(item.source, item.raw) for item in manifests.namespaces]
+    items += [(item.source, item.raw) for item in manifests.pods]
+    items += [(item.source, item.raw) for item in manifests.others]
+    for source, raw in items:
+        path = f"{source}: metadata.annotations"
+        written = {key: text for key, text in _annotations(raw).items() if key.startswith(PREFIX)}
+        faults += [
+            fault(f"{path}[{key}]", text, f"no such annotation; there are {AT} and {DURATION}")
+            for key, text in written.items()
+            if key not in (AT, DURATION)
+        ]
+        at_s, duration_s = (_seconds(f"{path}[{key}]", written.get(key), faults) for key in (AT, DURATION))
+        timing[source] = _Timing(at_s or 0.0, duration_s)
+    if faults:
+        raise UnreadableManifests("\n".join(["the input cannot be read", *faults]))
+    return timing
+
+
+def _seconds(path: str, text: object, faults: list[str]) -> float | None:
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text) if isinstance(text, str) and text else None
+    if match is None:
+        faults.append(fault(path, text, _RULE))
+        return None
+    return sum(float(part) * unit for part, unit in zip(match.groups(), (3600, 60, 1, 0.001), strict=True) if part)
+
+
+class _Completion:
+    """Adds to a pod what the API server adds: uid, time of creation, priority."""
+
+    def __init__(self, start: int, priorities: Mapping[str, int], timing: Mapping[str, _Timing]) -> None:
+        self._start, self._priorities, self._timing = start, priorities, timing
+
+    def __call__(self, pod: Manifest[Pod], raw: Raw, answer: Reviewed | None = None) -> SimulatedPod:
+        timing = self._timing[pod.source]
+        meta = pod.value.metadata
+        added = {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": meta.uid or f"uid of {pod.key}",
+            "creationTimestamp": meta.creation_timestamp or timestamp(self._start + timing.at_s),
+        }
+        spec = {"priority": self._priority(pod)}
+        raw = merged(raw, {"metadata": added, "spec": spec})
+        return SimulatedPod(
+            key=pod.key,
+            raw=raw,
+            view=view_pod(msgspec.convert(raw, Pod)),
+            duration_s=timing.duration_s,
+            denied=(answer and answer.denied) or "",
+            warnings=answer.warnings if answer else (),
+        )
+
+    def _priority(self, pod: Manifest[Pod]) -> int:
+        if pod.value.spec.priority is not None:
+            return pod.value.spec.priority
+        spec = pod.raw.get("spec")
+        name = spec.get("priorityClassName", "") if isinstance(spec, dict) else ""
+        return self._priorities.get(str(name), 0)
+
+
+def _priorities(manifests: Manifests) -> dict[str, int]:
+    """Return the value of each PriorityClass by name, and under "" that of the global default."""
+    priorities = dict(_SYSTEM_PRIORITIES)
+    for item in manifests.others:
+        value = item.raw.get("value")
+        if item.kind == "PriorityClass" and isinstance(value, int):
+            priorities[item.name] = value
+            if item.raw.get("globalDefault") is True:
+                priorities[""] = value
+    return priorities
+
+
+def _is_placed(pod: Pod) -> bool:
+    """Return whether a pod has been through admission and the scheduler before the story begins."""
+    return bool(pod.spec.node_name) or (pod.status is not None and pod.status.phase not in (None, "Pending"))
+
+
+def _annotations(raw: Raw) -> Mapping[str, object]:
+    meta = raw.get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
