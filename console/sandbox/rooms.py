@@ -43,10 +43,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a sandbox: its id, the port it serves if any, and how often it had to be started again."""
+    """One process of a sandbox.
+
+    Attributes:
+        pid: None while it has ended and waits to be started again.
+        port: what it serves on 127.0.0.1, if anything.
+        restarts: how often it had to be started again.
+    """
 
     name: str
-    pid: int
+    pid: int | None = None
     port: int | None = None
     restarts: int = 0
 
@@ -157,6 +163,18 @@ def claim(name: str) -> Room | None:
         if _is_directory(directory, lock):
             return Room(directory, lock)
         os.close(lock)  # Locked, but removed in between: not the one that others would find.
+
+
+def is_held(name: str) -> bool:
+    """Return whether a process holds the room of that name; false if there is no such room."""
+    try:
+        descriptor = os.open(root() / name, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not try_lock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
 
 
 def read_config(name: str) -> Config | None:

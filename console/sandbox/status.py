@@ -25,17 +25,21 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A process as the kernel has it now; memory is what it holds in RAM, 0 if it has ended."""
+    """A process as the kernel has it now; `pid` is null while it has ended and waits to be started again."""
 
     name: str
-    pid: int
+    pid: int | None
     port: int | None
     memory_mib: int = msgspec.field(name="memoryMiB")
     restarts: int
 
 
 class SandboxLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox. `state`: `running`; `starting`; `unreachable` if its API server does not answer; `crashed`."""
+    """A sandbox.
+
+    `state` is `running`; `starting`; `degraded` if its API server does not answer or a process is missing; `crashed`
+    if nobody looks after it any longer.
+    """
 
     name: str
     state: str
@@ -76,17 +80,19 @@ def _look(name: str) -> SandboxLine:
     directory = rooms.root() / name
     state = lifecycle.running(name)
     if state is None:
-        return SandboxLine(name=name, state="crashed", directory=str(directory))
+        return SandboxLine(name=name, state="starting" if rooms.is_held(name) else "crashed", directory=str(directory))
+    processes = _processes(name, state)
     nodes = _nodes(name) if state.ready else None
+    well = nodes is not None and all(process.pid for process in processes)
     return SandboxLine(
         name=name,
-        state="starting" if not state.ready else "unreachable" if nodes is None else "running",
+        state="running" if well else "degraded" if state.ready else "starting",
         directory=str(directory),
         kubeconfig=str(directory / "kubeconfig"),
         server=state.server,
         version=state.version,
         nodes=nodes or (),
-        processes=_processes(name, state),
+        processes=processes,
     )
 
 
@@ -116,16 +122,19 @@ def _node(node: Node) -> NodeLine:
 
 def _processes(name: str, state: State) -> tuple[ProcessLine, ...]:
     config = rooms.read_config(name)
-    return tuple(
-        ProcessLine(
-            name=process.name,
-            pid=process.pid,
-            port=process.port,
-            memory_mib=_memory_mib(process.pid) if config and marks.bears(process.pid, config.id) else 0,
-            restarts=process.restarts,
+    lines = []
+    for process in state.processes:
+        pid = process.pid if process.pid and config and marks.bears(process.pid, config.id) else None
+        lines.append(
+            ProcessLine(
+                name=process.name,
+                pid=pid,
+                port=process.port,
+                memory_mib=_memory_mib(pid) if pid else 0,
+                restarts=process.restarts,
+            )
         )
-        for process in state.processes
-    )
+    return tuple(lines)
 
 
 def _memory_mib(pid: int) -> int:
@@ -150,6 +159,7 @@ def _table(line: SandboxLine) -> str:
     for process in line.processes:
         port = f"  127.0.0.1:{process.port}" if process.port else ""
         restarts = f"  restarted {process.restarts} times" if process.restarts else ""
-        rows.append((f"  {process.name}", f"{process.memory_mib:4d} MiB  pid {process.pid}{port}{restarts}"))
+        runs = f"{process.memory_mib:4d} MiB  pid {process.pid}" if process.pid else "ended, starts again"
+        rows.append((f"  {process.name}", f"{runs}{port}{restarts}"))
     width = max(len(left) for left, _ in rows) + 2
     return "\n".join(f"{left:{width}}{right}" for left, right in rows)

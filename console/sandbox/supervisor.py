@@ -65,6 +65,7 @@ class Supervisor:
         except Stopped:
             _log.info("stopped_while_starting")
         except SandboxError as error:
+            _log.error("sandbox_failed", reason=str(error))  # noqa: TRY400 - for a person, who has no use for a traceback
             self._notify(Notice(failed=str(error)))
             return False
         finally:
