@@ -132,12 +132,13 @@ class StatusWriter:
         for node in self._nodes.store.list():
             faults = node.view.faults if node.view.managed and not node.agent else ()
             said = (names.NOT_UNDERSTOOD, "; ".join(faults)[:MESSAGE]) if faults else NOTHING
-            ours = node.told if node.told[0] == names.NOT_UNDERSTOOD else NOTHING
-            if said != ours:
+            if node.told[0] not in (NOTHING[0], names.NOT_UNDERSTOOD):
+                continue  # an agent is there after all, and has more to say
+            if said != node.told:
                 # Events of nodes bear the name as uid, as the kubelet writes them: that is what `kubectl describe` looks for.
                 ref = ObjectRef(api_version="v1", kind="Node", name=node.view.name, uid=node.view.name)
                 condition = names.PARTITIONING_CONDITION
-                yield Telling(resource=NODES, ref=ref, condition=condition, said=said, was=ours)
+                yield Telling(resource=NODES, ref=ref, condition=condition, said=said, was=node.told)
 
     def _tell(self, telling: Telling) -> None:
         """Write a condition, and an Event if its reason is new. Raises Unreachable: then the others need not be tried."""

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from kube.lease import Leadership
-from policies.decision import Cut, Decision, Release, Waiting
+from policies.decision import Cut, Decision, Release
 from policies.view import View
 from reconciler.controller import Controller
 from reconciler.health import Pulse
+from reconciler.observe import project_node, project_pod
 from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, listing
 from tests.builders import raw_node, raw_pod
@@ -217,15 +218,42 @@ def test_an_api_server_that_was_away_is_waited_for(server, term):
         server.wait_for(1, "PATCH", TRAIN)
 
 
-def test_events_of_a_node_that_change_nothing_to_decide_from_start_no_cycle(server, term):
-    """A thousand kubelets report every few seconds."""
-    with term(lambda _: Decision(waiting=(Waiting(pod="a/b", reason="NoSliceFits", message=""),))).running() as leading:
-        leading.wait_for_view(lambda view: view.nodes)
-        heartbeat = raw_node("n1")
-        heartbeat["metadata"]["resourceVersion"] = "20"
-        cordon = raw_node("n1", cordoned=True)
-        cordon["metadata"]["resourceVersion"] = "21"
-        leading.nodes.send("MODIFIED", heartbeat)
-        leading.nodes.send("MODIFIED", cordon)
-        leading.wait_for_view(lambda view: view.nodes[0].cordoned)
-        assert len(leading.views) == 2
+@pytest.mark.parametrize(
+    ("old", "new", "starts"),
+    [
+        pytest.param({}, {"version": "20"}, False, id="a heartbeat: a thousand kubelets send one every few seconds"),
+        pytest.param({}, {"version": "20", "cordoned": True}, True, id="a cordon"),
+        pytest.param(None, {}, True, id="a new node"),
+        pytest.param({}, None, True, id="a node that is gone"),
+    ],
+)
+def test_a_node_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
+    def node(version="1", **fields):
+        raw = raw_node("n1", **fields)
+        raw["metadata"]["resourceVersion"] = version
+        return project_node(json.dumps(raw).encode())
+
+    controller = term().controller
+    controller._node_changed("n1", None if old is None else node(**old), None if new is None else node(**new))
+    assert controller._changed.is_set() is starts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "starts"),
+    [
+        pytest.param(None, gated(), True, id="a pod that waits"),
+        pytest.param(gated("10"), gated("11"), False, id="a pod of which only the version is new"),
+        pytest.param(free(), free(node="n1"), True, id="a pod that is bound"),
+        pytest.param(free(node="n1"), None, True, id="a pod that is gone"),
+        pytest.param(
+            None, raw_pod("a/web", limits={"cpu": "1"}, node="n1"), True, id="room is taken on a node of ours"
+        ),
+        pytest.param(None, raw_pod("a/web", limits={"cpu": "1"}, node="other"), False, id="room is taken elsewhere"),
+    ],
+)
+def test_a_pod_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
+    controller = term().controller
+    controller._managed = frozenset({"n1"})
+    before, after = (raw and project_pod(json.dumps(raw).encode()) for raw in (old, new))
+    controller._pod_changed("a/b", before, after)
+    assert controller._changed.is_set() is starts

@@ -210,3 +210,14 @@ def test_a_node_whose_boards_no_table_knows_says_so_until_an_agent_reports(serve
     world.see_node(product="NVIDIA-Z900-96GB", annotations={"nos.nebuly.com/gpu-inventory": "[]"})
     world.ticks(1)
     assert len(conditions(server, N1)) == 1  # the agent speaks for itself now
+
+
+def test_what_an_agent_says_of_its_node_is_not_overwritten(server, world):
+    raw = raw_node("n1", product="NVIDIA-Z900-96GB")
+    raw["status"]["conditions"].append(
+        {"type": "nos.nebuly.com/Partitioning", "status": "False", "reason": "NoBoards", "message": "no driver"}
+    )
+    world.nodes.store.replace({"n1": Entry("", "1", project_node(msgspec.json.encode(raw)))}, "1")
+    world.say()
+    world.ticks(3)
+    assert server.requests == []
