@@ -35,6 +35,7 @@ Said = tuple[str, str]
 """Reason and message; two empty texts say that nothing is amiss."""
 
 NOTHING: Final[Said] = ("", "")
+_ON_ITS_WAY: Final = (names.BEING_CUT, names.PROMISED)  # reasons that pass by themselves
 FINE: Final = "AsExpected"  # the reason of a condition that is True
 
 
@@ -153,7 +154,7 @@ class StatusWriter:
             return
         self._written[f"{ref.namespace}/{ref.name}"] = self._clock()
         if reason and reason != telling.was[0]:
-            self._recorder.record(ref, "Normal" if reason == names.BEING_CUT else "Warning", reason, message)
+            self._recorder.record(ref, "Normal" if reason in _ON_ITS_WAY else "Warning", reason, message)
 
 
 def status_patch(telling: Telling, now: float) -> Mapping[str, object]:
