@@ -8,6 +8,7 @@ import threading
 import click
 import structlog
 
+from kube import logs
 from kube.client import Client
 from kube.errors import ConfigError
 from kube.lease import Elector, Leadership
@@ -29,14 +30,7 @@ def main(kubeconfig: str | None, namespace: str, identity: str | None, lease_sec
 
     Every option may be given as a variable too, such as APPORTION_LEASE_SECONDS.
     """
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(),
-        ]
-    )
+    logs.configure()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -9,10 +9,10 @@ from msgspec import Struct
 from certs.keeper import Keeper
 from certs.mounted import Mounted
 from certs.store import CONFIGURATION, CertificateStore
+from kube import logs
 from kube.client import Client
 from kube.errors import ConfigError
 from policies import __version__, names
-from webhook import logs
 from webhook.app import create_app
 from webhook.metrics import Metrics
 from webhook.review import mutate, validate

@@ -1,12 +1,12 @@
 """Run node agents: `python -m reconciler.agent --simulated` serves all simulated nodes from one process."""
 
 import signal
-import sys
 import threading
 
 import click
 import structlog
 
+from kube import logs
 from kube.client import Client
 from kube.errors import ConfigError
 from kube.events import EventRecorder, ObjectRef
@@ -29,15 +29,7 @@ def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconf
 
     Every option may be given as a variable too, such as APPORTION_WORKERS.
     """
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logs.configure()
     if not simulated:
         raise click.UsageError("this version has no driver for real boards: give --simulated")
     stop = threading.Event()

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from certs.mounted import Mounted
-from webhook import logs
+from kube import logs
 from webhook.app import create_app
 from webhook.metrics import Metrics
 from webhook.server import THREADS, Server, Serving, Worker

@@ -1,4 +1,4 @@
-"""Logging of the webhook's process: one line per event, JSON, or readable where a person watches."""
+"""Logging of our processes: one line per event, JSON, or readable where a person watches."""
 
 import logging
 import sys
