@@ -79,8 +79,9 @@ class Crew:
         """
         deadline = self._clock() + _STEP_TIMEOUT_S
         while not ready():
-            for process in self._running.values():
+            for name, process in self._running.items():
                 if process.has_ended():
+                    del self._running[name]
                     raise SandboxError(_failure(process, f"ended with status {process.clear()}"))
             if self._clock() > deadline:
                 tails = "\n".join(_failure(process, "says") for process in self._running.values())

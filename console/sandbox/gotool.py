@@ -64,7 +64,9 @@ def run_go(
     `on_line` gets each module that is downloaded and each package that is compiled, as it happens.
     Raises SandboxError with Go's last words if it fails.
     """
-    process = subprocess.Popen(
+    output: list[str] = []
+    errors: deque[str] = deque(maxlen=_KEPT_LINES)
+    with subprocess.Popen(
         [str(go.path), *arguments],
         cwd=directory,
         env=_environment(environment),
@@ -72,12 +74,9 @@ def run_go(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    output: list[str] = []
-    errors: deque[str] = deque(maxlen=_KEPT_LINES)
-    try:
-        if process.stdout is not None:
-            for raw in process.stdout:
+    ) as process:
+        try:
+            for raw in process.stdout or ():
                 line = raw.rstrip()
                 downloading = _DOWNLOADING.match(line)
                 if downloading:
@@ -87,11 +86,10 @@ def run_go(
                     on_line(line)
                 else:
                     errors.append(line)
-        status = process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
+        except BaseException:
+            process.terminate()  # Go ends its compilers; the end of the block waits for it.
+            raise
+    status = process.returncode
     if status != 0:
         raise SandboxError("\n".join(errors) or f"go {arguments[0]} ended with status {status}")
     return output
