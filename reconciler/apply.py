@@ -89,9 +89,10 @@ class Applier:
 
         Zero if an object was not as decided from: the answer is to decide again.
         """
-        known = picture.nodes.keys() | picture.pods.keys()
-        self._failed = {key: failed for key, failed in self._failed.items() if key in known}
-        if self._send_due(writes(decision, picture)):
+        wanted = writes(decision, picture)
+        tried = {write.key for write in wanted} | self._unknown.keys()
+        self._failed = {key: failed for key, failed in self._failed.items() if key in tried}
+        if self._send_due(wanted):
             return 0.0
         now = self._clock()
         return min((max(0.0, at - now) for _, at in self._failed.values()), default=math.inf)
