@@ -1,0 +1,65 @@
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2] / "manifests"
+
+
+def kustomize(directory: Path) -> str:
+    kubectl = shutil.which("kubectl", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    return subprocess.run([kubectl, "kustomize", directory], check=True, capture_output=True, text=True).stdout
+
+
+class Rendered(list):
+    """Rendered objects, to be picked by kind and by what their name contains."""
+
+    def of(self, *kinds: str) -> list[dict]:
+        return [one for one in self if one["kind"] in kinds]
+
+    def one(self, kind: str, name: str = "") -> dict:
+        (found,) = [one for one in self.of(kind) if name in one["metadata"]["name"]]
+        return found
+
+    def workloads(self) -> list[dict]:
+        return self.of("Deployment", "DaemonSet")
+
+    def webhooks(self) -> list[dict]:
+        configurations = self.of("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        return [webhook for configuration in configurations for webhook in configuration["webhooks"]]
+
+
+@pytest.fixture(scope="session")
+def text() -> str:
+    return kustomize(ROOT / "base")
+
+
+@pytest.fixture(scope="session")
+def base(text) -> Rendered:
+    return Rendered(yaml.safe_load_all(text))
+
+
+@pytest.fixture(scope="session")
+def renamed(tmp_path_factory) -> Rendered:
+    """The base as an overlay changes it: other names, another namespace."""
+    overlay = tmp_path_factory.mktemp("overlay")
+    resources = os.path.relpath(ROOT / "base", overlay.resolve())
+    (overlay / "kustomization.yaml").write_text(
+        yaml.safe_dump({"namePrefix": "x-", "namespace": "gpus", "resources": [resources]})
+    )
+    return Rendered(yaml.safe_load_all(kustomize(overlay)))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session", name="kustomize")
+def kustomize_() -> Callable[[Path], str]:
+    return kustomize

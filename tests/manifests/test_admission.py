@@ -1,0 +1,139 @@
+import pytest
+
+from policies import names
+from policies.spelling import FOREIGN_ANNOTATIONS, FOREIGN_RESOURCES
+
+NAMESPACES = ["kube-system", "apportion-system", "gpu-operator"]
+
+SLICES = {
+    "name": "slices.nos.nebuly.com",
+    "admissionReviewVersions": ["v1"],
+    "clientConfig": {
+        "service": {"name": "apportion-webhook", "namespace": "apportion-system", "path": "/mutate", "port": 443}
+    },
+    "rules": [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["pods"],
+            "scope": "Namespaced",
+        }
+    ],
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "reinvocationPolicy": "IfNeeded",
+    "sideEffects": "None",
+    "timeoutSeconds": 5,
+    "namespaceSelector": {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": NAMESPACES}]
+    },
+    "objectSelector": {},
+}
+GUARD = {
+    **{key: value for key, value in SLICES.items() if key != "reinvocationPolicy"},
+    "name": "guard.nos.nebuly.com",
+    "clientConfig": {
+        "service": {"name": "apportion-webhook", "namespace": "apportion-system", "path": "/validate", "port": 443}
+    },
+    "rules": [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["UPDATE"],
+            "resources": ["pods", "pods/ephemeralcontainers"],
+            "scope": "Namespaced",
+        }
+    ],
+}
+
+
+def without_conditions(webhook):
+    return {key: value for key, value in webhook.items() if key != "matchConditions"}
+
+
+def test_each_webhook_is_configured_as_promised_with_every_default_written_out(base):
+    """C06: a field left out is filled in by the API server, and a GitOps tool then sees drift for ever."""
+    assert [without_conditions(webhook) for webhook in base.webhooks()] == [SLICES, GUARD]
+
+
+def test_one_pod_waits_for_one_mutating_and_one_validating_call_at_most(base):
+    """W24, W25: the API server gives up on a request after 30 s, however many webhooks have used it up."""
+    mutating = base.one("MutatingWebhookConfiguration")["webhooks"]
+    validating = base.one("ValidatingWebhookConfiguration")["webhooks"]
+    assert (len(mutating), len(validating)) == (1, 1)
+    assert sum(webhook["timeoutSeconds"] for webhook in base.webhooks()) == 10
+
+
+def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
+    """W23: a Binding bears no labels, so such a hook could not be narrowed."""
+    hooked = {resource for webhook in base.webhooks() for rule in webhook["rules"] for resource in rule["resources"]}
+    assert hooked == {"pods", "pods/ephemeralcontainers"}
+
+
+def test_nothing_is_excluded_by_what_users_can_set(base):
+    for webhook in base.webhooks():
+        assert webhook["objectSelector"] == {}
+        assert "priorityClassName" not in str(webhook["matchConditions"])
+
+
+@pytest.fixture
+def conditions(base):
+    return {
+        condition["name"]: condition["expression"]
+        for webhook in base.webhooks()
+        for condition in webhook["matchConditions"]
+    }
+
+
+def test_the_conditions_name_what_the_programs_name(conditions):
+    created, updated = conditions["created-naming-a-gpu"], conditions["updated-against-our-record"]
+    differs = conditions["something-of-ours-differs"]
+    for name in (names.PREFIX, names.NVIDIA_PREFIX, names.NOS_SCHEDULER, names.VISIBLE_DEVICES):
+        assert f"'{name}'" in created
+    assert f"'{names.RECORD}'" in updated
+    for name in (names.RECORD, names.EVICTED_FOR, names.CAPACITY_LABEL, names.GATE):
+        assert f"'{name}'" in differs
+    assert f"'{names.VISIBLE_DEVICES}'" in differs
+    assert f"startsWith('{names.MPS_VARIABLES}')" in differs
+    for condition in (updated, conditions["not-ours"]):
+        assert f"startsWith('system:serviceaccount:{names.SYSTEM_NAMESPACE}:')" in condition
+
+
+@pytest.mark.parametrize("key", [*FOREIGN_ANNOTATIONS, *FOREIGN_RESOURCES])
+def test_pods_with_known_keys_of_other_tools_are_seen(conditions, key):
+    """Else the warning about them could never be given."""
+    created = conditions["created-naming-a-gpu"]
+    prefix = key.split("-")[0] if key.startswith("volcano.sh/") else key.split("/")[0] + "/"
+    assert f"'{key}'" in created or f"startsWith('{prefix}" in created
+
+
+def test_the_call_goes_to_a_port_that_the_webhook_serves(base):
+    """I03: configuration, Service and container agree on names and ports."""
+    service = base.one("Service", "webhook")
+    (port,) = service["spec"]["ports"]
+    (container,) = base.one("Deployment", "webhook")["spec"]["template"]["spec"]["containers"]
+    assert {one["name"]: one["containerPort"] for one in container["ports"]}[port["targetPort"]] == 8443
+    for webhook in base.webhooks():
+        assert webhook["clientConfig"]["service"]["port"] == port["port"]
+
+
+@pytest.mark.parametrize("rendering", ["base", "renamed"])
+def test_configuration_service_and_certificate_agree_on_names(rendering, request):
+    """I03: also if an overlay changes names and namespace; the certificate's name is made of these variables."""
+    rendered = request.getfixturevalue(rendering)
+    service = rendered.one("Service", "webhook")["metadata"]
+    deployment = rendered.one("Deployment", "webhook")
+    assert deployment["metadata"]["namespace"] == service["namespace"]
+    for webhook in rendered.webhooks():
+        called = webhook["clientConfig"]["service"]
+        assert (called["name"], called["namespace"]) == (service["name"], service["namespace"])
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
+    assert env["APPORTION_SERVICE"] == service["name"]
+    assert env["APPORTION_NAMESPACE"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    configuration = rendered.one("MutatingWebhookConfiguration")["metadata"]["name"]
+    assert rendered.one("ValidatingWebhookConfiguration")["metadata"]["name"] == configuration
+    assert env["APPORTION_CONFIGURATION"] == configuration
+    (rule,) = [rule for rule in rendered.one("ClusterRole", "webhook")["rules"] if "resourceNames" in rule]
+    assert rule["resourceNames"] == [configuration]

@@ -1,0 +1,351 @@
+"""Which pods reach the webhook, asked of a real API server: the conditions are in CEL, which only it can judge.
+
+The rendered configurations are applied under another name, for one namespace only, in front of a server that records
+what it is asked and allows everything. The namespace is `gpu-operator`, since the product's own webhooks leave it alone.
+"""
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import trustme
+
+from kube.client import Client
+from kube.errors import ApiError, Forbidden, Invalid
+from kube.resource import MUTATING_WEBHOOKS, NAMESPACES, PODS, VALIDATING_WEBHOOKS
+
+pytestmark = pytest.mark.sandbox
+
+NAMESPACE = "gpu-operator"
+OURS = ("--as=system:serviceaccount:apportion-system:apportion-reconciler", "--as-group=system:masters")
+NODE = ("--as=system:node:n1", "--as-group=system:nodes", "--as-group=system:masters")
+
+
+class Recorder:
+    """An admission webhook that allows everything and remembers what it was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []  # (name of the pod, path and operation)
+        recorder = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+                what = request.get("subResource") or request["operation"]
+                recorder.asked.append((request["name"], f"{self.path.partition('?')[0]} {what}"))
+                response = {"uid": request["uid"], "allowed": True}
+                review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+                content = json.dumps(review).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_) -> None:
+                pass
+
+        authority = trustme.CA()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        self.bundle = authority.cert_pem.bytes()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def about(self, name: str) -> list[str]:
+        return [what for asked, what in self.asked if asked == name]
+
+
+def pod(name: str, *, annotations=None, labels=None, spec=None, **container) -> dict:
+    """Return a pod that no node fits, so that it stays as it is."""
+    metadata = {"name": name, **({"annotations": annotations} if annotations else {}), "labels": labels or {}}
+    main = {"name": "main", "image": "registry.example/image:1", **container}
+    return {"metadata": metadata, "spec": {"nodeSelector": {"none": "such"}, "containers": [main], **(spec or {})}}
+
+
+def gpu(amount="1", name="nvidia.com/gpu") -> dict:
+    return {"limits": {name: amount}}
+
+
+class Cluster:
+    """The API server, with our configurations renamed and narrowed to one namespace."""
+
+    def __init__(self, sandbox, base, namespace: str) -> None:
+        self.sandbox, self.base, self.namespace = sandbox, base, namespace
+        self.client = Client.load(str(sandbox.kubeconfig))
+        self.pods = PODS.path(namespace)
+
+    def direct_to(self, url: str, bundle: bytes) -> None:
+        """Have the API server call this URL for pods of the namespace."""
+        for resource, kind in self._configurations():
+            configuration = deepcopy(self.base.one(kind))
+            configuration["metadata"] = {"name": f"test-{self.namespace}"}
+            for webhook in configuration["webhooks"]:
+                path = webhook["clientConfig"]["service"]["path"]
+                webhook["clientConfig"] = {"url": url + path, "caBundle": bundle}
+                only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self.namespace]}
+                webhook["namespaceSelector"] = {"matchExpressions": [only]}
+            self.client.create(resource.path(), configuration)
+
+    def undirect(self) -> None:
+        for resource, _ in self._configurations():
+            self.client.delete(resource.path(name=f"test-{self.namespace}"))
+        self.client.close()
+
+    def create(self, obj: dict, *, dry_run: bool = False) -> None:
+        query = {"dryRun": "All"} if dry_run else {}
+        self.client.request("POST", self.pods, query=query, body=json.dumps(obj).encode())
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.sandbox.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
+
+    def reaches(self, condition, timeout_s: float = 15.0) -> None:
+        """Wait until the API server has taken notice; it follows its own configuration by a watch."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, "the API server did not take notice"
+            threading.Event().wait(0.05)
+
+    @staticmethod
+    def _configurations():
+        return (
+            (MUTATING_WEBHOOKS, "MutatingWebhookConfiguration"),
+            (VALIDATING_WEBHOOKS, "ValidatingWebhookConfiguration"),
+        )
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    yield recorder
+    recorder.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(sandbox, base, recorder) -> Iterator[Cluster]:
+    cluster = Cluster(sandbox, base, NAMESPACE)
+    cluster.client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    cluster.direct_to(recorder.url, recorder.bundle)
+
+    def is_called() -> bool:
+        try:
+            cluster.create(pod("first", resources=gpu()), dry_run=True)
+        except Forbidden:  # the namespace's service account comes a moment after it
+            return False
+        return bool(recorder.about("first"))
+
+    cluster.reaches(is_called)
+    yield cluster
+    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    cluster.undirect()
+
+
+MIRROR = {"kubernetes.io/config.mirror": "1"}
+INIT = {"name": "init", "image": "registry.example/image:1"}
+CREATED = [
+    pytest.param(pod("plain"), False, id="W20-plain"),
+    pytest.param(pod("cpu", resources={"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}), False, id="cpu-only"),
+    pytest.param(pod("env", env=[{"name": "A", "value": "1"}]), False, id="other-env"),
+    pytest.param(pod("notes", annotations={"example.com/gpu-fraction": "1"}), False, id="other-annotation"),
+    pytest.param(pod("labelled", labels={"nos.nebuly.com/capacity": "in-quota"}), False, id="our-label-alone"),
+    pytest.param(pod("init-plain", spec={"initContainers": [INIT]}), False, id="plain-init-container"),
+    pytest.param(pod("other-scheduler", spec={"schedulerName": "mine"}), False, id="other-scheduler"),
+    pytest.param(pod("whole", resources=gpu()), True, id="whole-gpu"),
+    pytest.param(pod("slice", resources=gpu("1", "nvidia.com/gpu-10gb")), True, id="slice"),
+    pytest.param(pod("init", spec={"initContainers": [{**INIT, "resources": gpu()}]}), True, id="init-container"),
+    pytest.param(
+        pod("sidecar", spec={"initContainers": [{**INIT, "restartPolicy": "Always", "resources": gpu()}]}),
+        True,
+        id="sidecar",
+    ),
+    pytest.param(
+        pod("second", spec={"containers": [INIT, {**INIT, "name": "b", "resources": gpu()}]}), True, id="second"
+    ),
+    pytest.param(pod("fraction", annotations={"nos.nebuly.com/gpu-fraction": "0.5"}), True, id="annotation"),
+    pytest.param(pod("near", annotations={"nos.nebuly.com/gpu-fractoin": "0.5"}), True, id="near-miss-annotation"),
+    pytest.param(pod("near-gpu", resources=gpu("1", "nvidia.com/gpu-10g")), True, id="near-miss-resource"),
+    pytest.param(pod("kai", annotations={"gpu-fraction": "0.5"}), True, id="KAI"),
+    pytest.param(pod("hami", resources=gpu("3000", "nvidia.com/gpumem")), True, id="HAMi-resource"),
+    pytest.param(pod("hami-notes", annotations={"nvidia.com/vgpu-mode": "mig"}), True, id="HAMi-annotation"),
+    pytest.param(pod("volcano", resources=gpu("1", "volcano.sh/vgpu-number")), True, id="Volcano"),
+    pytest.param(pod("visible", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]), True, id="visible-devices"),
+    pytest.param(pod("nos", spec={"schedulerName": "nos-scheduler"}), True, id="nos-scheduler"),
+    pytest.param(
+        pod("mirror", annotations=MIRROR, spec={"nodeName": "n1"}, resources=gpu()), True, id="mirror-of-a-user"
+    ),
+]
+
+
+@pytest.mark.parametrize(("created", "reached"), CREATED)
+def test_a_new_pod_reaches_us_only_if_it_names_a_gpu(cluster, recorder, created, reached):
+    """W20: nothing else depends on us."""
+    name = created["metadata"]["name"]
+    cluster.create(created, dry_run=True)
+    assert recorder.about(name) == (["/mutate CREATE"] if reached else [])
+
+
+def test_a_share_is_seen_before_the_api_server_refuses_it(cluster, recorder):
+    with pytest.raises(Invalid, match="must be an integer"):
+        cluster.create(pod("share", resources=gpu("500m")), dry_run=True)
+    assert recorder.about("share") == ["/mutate CREATE"]
+
+
+def test_a_gpu_in_requests_alone_is_seen(cluster, recorder):
+    with pytest.raises(Invalid, match="Limit must be set"):
+        cluster.create(pod("requested", resources={"requests": {"nvidia.com/gpu": "1"}}), dry_run=True)
+    assert recorder.about("requested") == ["/mutate CREATE"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "asked"),
+    [
+        pytest.param({}, [], id="plain"),
+        pytest.param({"nos.nebuly.com/gpu-fraction": "1"}, ["/mutate CREATE"], id="asking"),
+    ],
+)
+def test_a_pod_without_containers_gets_the_api_servers_own_complaint(cluster, recorder, annotations, asked):
+    """Its `containers` is null when the conditions see it; an error in them would be the wrong complaint."""
+    name = f"empty-{len(asked)}"
+    with pytest.raises(Invalid, match=r"spec.containers: Required value"):
+        cluster.create({"metadata": {"name": name, "annotations": annotations}, "spec": {}}, dry_run=True)
+    assert recorder.about(name) == asked
+
+
+def test_the_mirror_of_a_static_pod_is_left_alone(cluster, recorder):
+    mirror = pod("mirrored", annotations=MIRROR, spec={"nodeName": "n1"}, resources=gpu())
+    mirror |= {"apiVersion": "v1", "kind": "Pod"}
+    cluster.kubectl(*NODE, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(mirror))
+    assert recorder.about("mirrored") == []
+
+
+RECORD = {"nos.nebuly.com/gpu-request": '{"v":1}', "nos.nebuly.com/gpu-fraction": "0.5"}
+IMAGE = '{"spec":{"containers":[{"name":"main","image":"registry.example/image:2"}]}}'
+NO_GATE = '[{"op": "remove", "path": "/spec/schedulingGates/1"}]'
+# A pod that someone else still gates is nobody's to release: the sandbox's own reconciler leaves it alone.
+GATED = {"schedulingGates": [{"name": "example.com/hold"}, {"name": "nos.nebuly.com/admission"}]}
+
+
+def patch(text, *options):
+    return ("patch", "pod", "{name}", *options, f"--patch={text}")
+
+
+UPDATED = [
+    pytest.param(RECORD, patch(IMAGE), ["/mutate UPDATE"], id="spec-changed"),
+    pytest.param({"a": "b"}, patch(IMAGE), [], id="spec-changed-of-another-pod"),
+    pytest.param(RECORD, (*OURS, *patch(IMAGE)), [], id="spec-changed-by-us"),
+    pytest.param(RECORD, ("label", "pod", "{name}", "a=b"), [], id="label"),
+    pytest.param(RECORD, patch('{"status":{"message":"x"}}', "--subresource=status"), [], id="status"),
+    pytest.param(
+        RECORD, patch(NO_GATE, "--type=json"), ["/mutate UPDATE", "/validate UPDATE"], id="gate-removed-by-a-user"
+    ),
+    pytest.param(RECORD, (*OURS, *patch(NO_GATE, "--type=json")), [], id="gate-removed-by-us"),
+    pytest.param(
+        RECORD,
+        ("annotate", "--overwrite", "pod", "{name}", "nos.nebuly.com/gpu-request={}"),
+        ["/validate UPDATE"],
+        id="record-changed",
+    ),
+    pytest.param(
+        {"a": "b"},
+        ("annotate", "pod", "{name}", "nos.nebuly.com/evicted-for=x"),
+        ["/validate UPDATE"],
+        id="evicted-for-added",
+    ),
+    pytest.param(
+        {"a": "b"},
+        ("label", "pod", "{name}", "nos.nebuly.com/capacity=in-quota"),
+        ["/validate UPDATE"],
+        id="capacity-label-added",
+    ),
+    pytest.param(
+        RECORD, (*OURS, "label", "pod", "{name}", "nos.nebuly.com/capacity=in-quota"), [], id="capacity-label-by-us"
+    ),
+    pytest.param(
+        RECORD,
+        ("debug", "{name}", "--image=i", "--env=NVIDIA_VISIBLE_DEVICES=all"),
+        ["/validate ephemeralcontainers"],
+        id="debugged-with-all-devices",
+    ),
+    pytest.param(
+        RECORD,
+        ("debug", "{name}", "--image=i", "--env=CUDA_MPS_PIPE_DIRECTORY=/x"),
+        ["/validate ephemeralcontainers"],
+        id="debugged-with-mps",
+    ),
+    pytest.param(RECORD, ("debug", "{name}", "--image=i", "--env=A=b"), [], id="debugged"),
+    pytest.param(
+        {"a": "b"},
+        ("debug", "{name}", "--image=i", "--env=NVIDIA_VISIBLE_DEVICES=all"),
+        [],
+        id="another-pod-debugged-with-all-devices",
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotations", "arguments", "asked"), UPDATED)
+def test_a_change_reaches_us_only_where_something_of_ours_differs(
+    cluster, recorder, request, annotations, arguments, asked
+):
+    name = request.node.callspec.id
+    cluster.create(pod(name, annotations=annotations, spec=GATED))
+    recorder.asked.clear()
+    cluster.kubectl(*(argument.replace("{name}", name) for argument in arguments))
+    assert sorted(recorder.about(name)) == asked
+
+
+def test_a_replaced_pod_that_comes_without_annotations_is_recognised_by_the_old_one(cluster, recorder):
+    cluster.create(pod("replaced", annotations=RECORD, spec=GATED))
+    recorder.asked.clear()
+    stored = json.loads(cluster.kubectl("get", "pod", "replaced", "-o", "json"))
+    del stored["metadata"]["annotations"]
+    stored["spec"]["containers"][0]["image"] = "registry.example/image:2"
+    cluster.kubectl("replace", "-f", "-", stdin=json.dumps(stored))
+    assert sorted(recorder.about("replaced")) == ["/mutate UPDATE", "/validate UPDATE"]
+
+
+def test_a_pod_on_its_way_out_is_left_alone(cluster, recorder):
+    leaving = pod("leaving", annotations=RECORD, spec=GATED)
+    leaving["metadata"]["finalizers"] = ["example.com/kept"]
+    cluster.create(leaving)
+    cluster.kubectl("delete", "pod", "leaving", "--wait=false")
+    recorder.asked.clear()
+    cluster.kubectl("patch", "pod", "leaving", f"--patch={IMAGE}")
+    cluster.kubectl("annotate", "pod", "leaving", "--overwrite", "nos.nebuly.com/gpu-request=x")
+    assert recorder.asked == []
+    cluster.kubectl("patch", "pod", "leaving", "--type=json", '--patch=[{"op":"remove","path":"/metadata/finalizers"}]')
+
+
+def test_with_the_webhook_down_only_pods_that_name_a_gpu_are_refused(sandbox, base):
+    """W20: and its twin, that the very same pod with a GPU is refused, so the configuration was in force."""
+    cluster = Cluster(sandbox, base, "kube-system")
+    cluster.direct_to("https://127.0.0.1:1", trustme.CA().cert_pem.bytes())
+    try:
+
+        def is_in_force() -> bool:
+            try:
+                cluster.create(pod("down", resources=gpu()), dry_run=True)
+            except ApiError as refusal:
+                return "failed calling webhook" in refusal.message
+            return False
+
+        cluster.reaches(is_in_force)
+        cluster.create(pod("down"), dry_run=True)
+        cluster.create(pod("down", annotations={"a": "b"}, spec={"initContainers": [INIT]}), dry_run=True)
+    finally:
+        cluster.undirect()
