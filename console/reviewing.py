@@ -48,8 +48,10 @@ def review(pod: Manifest[Pod], inventory: Inventory, namespaces: Mapping[str, Ma
     if admission.faults:
         return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))
     patch = msgspec.to_builtins(admission.patch)
+    # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
+    sent = msgspec.json.decode(msgspec.json.encode(pod.raw))
     return Reviewed(
-        admitted=jsonpatch.apply_patch(pod.raw, patch),
+        admitted=jsonpatch.apply_patch(sent, patch),
         patch=patch,
         warnings=admission.warnings,
         reasons=admission.reasons,

@@ -67,7 +67,8 @@ def _several(wish: Wish, why: str) -> Iterator[str]:
     if wish.count == 1:
         return
     larger = ""
-    if isinstance(wish.ask, Slice) and (gigabytes := bin_gb(profile_of(wish.ask.resource))):
+    if isinstance(wish.ask, Slice) and wish.ask.mode == names.MPS:
+        gigabytes = bin_gb(profile_of(wish.ask.resource)) or 0
         larger = f" ({names.mps_resource(gigabytes * wish.count)})"
     key = next((key for key in wish.asked if key.startswith(names.COUNT)), None)
     yield fault(

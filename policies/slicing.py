@@ -26,7 +26,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         wish: what is asked.
         modes: in order of preference.
-        barred: modes among them that the pod cannot use: mode -> faults that say why.
+        barred: modes that the pod cannot use: mode -> faults that say why.
     """
 
     wish: Wish
@@ -37,6 +37,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def usable(self) -> tuple[str, ...]:
         """Return the modes that the pod can use."""
         return tuple(mode for mode in self.modes if mode not in self.barred)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Return why it cannot use the others."""
+        return tuple(text for mode in self.modes for text in self.barred.get(mode, ()))
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +77,7 @@ class Slicing(msgspec.Struct, frozen=True, kw_only=True):
 
 def choose(wanted: Sequence[Wanted], offer: Offer, inventory: Inventory) -> Slicing:
     """Return the slices for all wishes of a pod; faults if one of them can never be served."""
-    stuck = tuple(text for each in wanted if not each.usable for reasons in each.barred.values() for text in reasons)
+    stuck = tuple(text for each in wanted if not each.usable for text in each.refusals)
     if stuck:
         return Slicing(faults=stuck)
     for groups in (offer.up, offer.away):
@@ -175,7 +180,7 @@ def _unserved(wanted: Sequence[Wanted], offer: Offer) -> Iterator[str]:
     """Yield why no group of nodes serves all wishes: those that none serves, or that only different ones do."""
     lost = [each for each in wanted if not any(_piece(group, each) for group in offer.groups)]
     for each in lost:
-        yield from (text for reasons in each.barred.values() for text in reasons)
+        yield from each.refusals
         yield fault(each.wish.path, each.wish.value, f"{_missing(each)}; {_existing(each.modes, offer)}")
     if not lost:
         said = ", ".join(each.wish.said for each in wanted)
