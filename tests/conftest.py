@@ -15,7 +15,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     its progress is shown past pytest's capturing.
     """
     capture = request.config.pluginmanager.getplugin("capturemanager")
-    starting = Sandbox.start({"a100-40": 1, "a30": 1, "t4": 1}, bare=True)
+    starting = Sandbox.start({"a100-40": 1, "a30": 1, "t4": 1}, services=())
     with capture.global_and_fixture_disabled():
         sandbox = starting.__enter__()
     try:

@@ -18,6 +18,7 @@ from console.sandbox.nodes import NodeGroup, parse_nodes
 from console.sandbox.notices import follow
 from console.sandbox.progress import Progress
 from console.sandbox.rooms import Config, Room, State
+from console.sandbox.services import ALL
 
 # Ending services takes up to 5 s and the control plane 3 s more; a supervisor that needs longer is stuck.
 STOP_TIMEOUT_S: Final = 30.0
@@ -50,17 +51,17 @@ class Sandbox:
         nodes: Mapping[str, int] | None = None,
         *,
         name: str | None = None,
-        bare: bool = False,
+        services: tuple[str, ...] = ALL,
         progress: Progress | None = None,
     ) -> Iterator["Sandbox"]:
         """Run a sandbox during the block; it ends with the block, and also if this process ends in any way.
 
         `nodes` maps what `--nodes` takes before the equals sign to a count: `{"a100-40x8": 2, "t4:mps": 1}`. Without a
-        name it gets one of its own, so that any number run side by side. A bare one has none of our processes. Raises SandboxError if it cannot start, and
+        name it gets one of its own, so that any number run side by side. `services` are those of our processes that run on it. Raises SandboxError if it cannot start, and
         NodesFault if the nodes cannot be understood.
         """
         groups = parse_nodes(",".join(f"{kind}={count}" for kind, count in (nodes or {}).items()))
-        with hold(name or f"tmp-{secrets.token_hex(4)}", groups, progress or Progress(), bare=bare) as sandbox:
+        with hold(name or f"tmp-{secrets.token_hex(4)}", groups, progress or Progress(), services) as sandbox:
             yield sandbox
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -87,12 +88,14 @@ class Sandbox:
 
 
 @contextmanager
-def hold(name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, bare: bool = False) -> Iterator[Sandbox]:
+def hold(
+    name: str, nodes: tuple[NodeGroup, ...], progress: Progress, services: tuple[str, ...] = ALL
+) -> Iterator[Sandbox]:
     """Run a sandbox during the block; see `Sandbox.start`."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as lifeline:
         with os.fdopen(read_end, "rb"):
-            supervisor = launch(name, nodes, progress, bare=bare, lifeline=read_end)
+            supervisor = launch(name, nodes, progress, services, lifeline=read_end)
         try:
             yield attach(name)
         finally:
@@ -101,7 +104,12 @@ def hold(name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, bare: b
 
 
 def launch(
-    name: str, nodes: tuple[NodeGroup, ...], progress: Progress, *, bare: bool = False, lifeline: int | None
+    name: str,
+    nodes: tuple[NodeGroup, ...],
+    progress: Progress,
+    services: tuple[str, ...] = ALL,
+    *,
+    lifeline: int | None,
 ) -> subprocess.Popen[bytes]:
     """Start a sandbox, wait until it is ready and return its supervisor.
 
@@ -129,7 +137,7 @@ def launch(
         id=secrets.token_hex(16),
         binaries={binary: str(path) for binary, path in paths.items()},
         nodes=nodes,
-        bare=bare,
+        services=services,
     )
     room.write_config(config)
     return _supervise(room, config, progress, lifeline)

@@ -34,14 +34,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         id: unique on this machine and for all time; every process of the sandbox bears it.
         binaries: paths of the control plane's programs by name.
         nodes: simulated nodes that it has from the beginning.
-        bare: the control plane and its nodes only, without our processes.
+        services: which of our processes run on it (names of `services.ALL`); none: a bare control plane.
     """
 
     name: str
     id: str
     binaries: Mapping[str, str]
     nodes: tuple[NodeGroup, ...] = ()
-    bare: bool = False
+    services: tuple[str, ...] = ()
 
 
 class ProcessState(msgspec.Struct, frozen=True, kw_only=True):

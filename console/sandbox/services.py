@@ -1,7 +1,7 @@
 """Our own processes on a sandbox: what is applied before they start, and how each is started.
 
 They run as in production, each with the rights of its service account, as processes of this machine instead of pods.
-To add one, name it in `SERVED` and return its command from `install`. The supervisor starts it, waits until it is
+To add one, name it in `ALL` and make its command in `install`. The supervisor starts it, waits until it is
 ready, starts it again if it ends, and ends it before the control plane.
 
 The manifests are those of production. Only how the API server reaches the webhook differs: by `clientConfig.url`. The
@@ -31,8 +31,7 @@ WEBHOOK: Final = "apportion-webhook"
 RECONCILER: Final = "apportion-reconciler"
 AGENT: Final = "apportion-agent"
 
-# Names of commands that serve a port of 127.0.0.1; each is given one.
-SERVED: Final = (WEBHOOK, RECONCILER, AGENT)
+ALL: Final = (WEBHOOK, RECONCILER, AGENT)
 
 # The agent's account may change the node of its own pod only, and this one process stands for the agents of all nodes.
 _AGENTS: Final = "simulated-agents"
@@ -63,40 +62,47 @@ class _TokenRequest(msgspec.Struct):
 
 
 def install(plane: ControlPlane, ports: Mapping[str, int]) -> tuple[Command, ...]:
-    """Apply what our processes need to a ready control plane and return their commands.
+    """Apply what our processes need to a ready control plane and return the commands of those that have a port.
 
-    `ports` has one for each name in `SERVED`. Raises SandboxError if the manifests cannot be applied.
+    Without a webhook nothing is applied that would call it. Raises SandboxError if the manifests cannot be applied.
     """
     rendered = yaml.safe_load_all(_kubectl(plane, "kustomize", str(files("manifests").joinpath("base"))))
-    manifests = [_reached_by_url(manifest, ports[WEBHOOK]) for manifest in rendered]
+    manifests = [_reached_by_url(manifest, ports) for manifest in rendered]
     _kubectl(plane, "apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all([*manifests, *_AGENTS_ACCOUNT]))
     client = ApiClient(plane.api_server_port, plane.credentials.ca, plane.admin_token)
-    accounts = {WEBHOOK: WEBHOOK, RECONCILER: RECONCILER, AGENT: _AGENTS}
-    kubeconfigs = {name: _kubeconfig(plane, client, account) for name, account in accounts.items()}
-    return (
-        Command(
-            name=WEBHOOK,
-            port=ports[WEBHOOK],
-            arguments=(
-                *_module("webhook", kubeconfigs[WEBHOOK]),
-                f"--listen=127.0.0.1:{ports[WEBHOOK]}",
-                "--url-host=127.0.0.1",
-            ),
-            ready=partial(_answers_reviews, client),
+    make = {WEBHOOK: _webhook, RECONCILER: _reconciler, AGENT: _agent}
+    return tuple(make[name](plane, client, port) for name, port in ports.items())
+
+
+def _webhook(plane: ControlPlane, client: ApiClient, port: int) -> Command:
+    return Command(
+        name=WEBHOOK,
+        port=port,
+        arguments=(
+            *_module("webhook", _kubeconfig(plane, client, WEBHOOK)),
+            f"--listen=127.0.0.1:{port}",
+            "--url-host=127.0.0.1",
         ),
-        Command(
-            name=RECONCILER,
-            port=ports[RECONCILER],
-            arguments=(*_module("reconciler", kubeconfigs[RECONCILER]), f"--port={ports[RECONCILER]}"),
-            ready=partial(loopback_answers, ports[RECONCILER], "/readyz"),
-        ),
-        Command(
-            name=AGENT,
-            port=ports[AGENT],
-            arguments=(*_module("reconciler.agent", kubeconfigs[AGENT]), "--simulated", f"--port={ports[AGENT]}"),
-            ready=partial(loopback_answers, ports[AGENT], "/readyz"),
-            grace_s=6.0,
-        ),
+        ready=partial(_answers_reviews, client),
+    )
+
+
+def _reconciler(plane: ControlPlane, client: ApiClient, port: int) -> Command:
+    return Command(
+        name=RECONCILER,
+        port=port,
+        arguments=(*_module("reconciler", _kubeconfig(plane, client, RECONCILER)), f"--port={port}"),
+        ready=partial(loopback_answers, port, "/readyz"),
+    )
+
+
+def _agent(plane: ControlPlane, client: ApiClient, port: int) -> Command:
+    return Command(
+        name=AGENT,
+        port=port,
+        arguments=(*_module("reconciler.agent", _kubeconfig(plane, client, _AGENTS)), "--simulated", f"--port={port}"),
+        ready=partial(loopback_answers, port, "/readyz"),
+        grace_s=6.0,
     )
 
 
@@ -105,14 +111,16 @@ def _module(name: str, kubeconfig: Path) -> tuple[str, ...]:
     return sys.executable, "-P", "-m", name, f"--kubeconfig={kubeconfig}"
 
 
-def _reached_by_url(manifest: dict[str, object], port: int) -> dict[str, object]:
+def _reached_by_url(manifest: dict[str, object], ports: Mapping[str, int]) -> dict[str, object]:
     """Return a manifest; where it is a webhook configuration, with the address on this machine for the Service."""
     if manifest["kind"] not in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         return manifest
+    if WEBHOOK not in ports:
+        return {**manifest, "webhooks": []}
     webhooks = msgspec.convert(manifest["webhooks"], list[dict[str, object]])
     for webhook in webhooks:
         config = msgspec.convert(webhook["clientConfig"], dict[str, dict[str, str | int]])
-        webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{config['service']['path']}"}
+        webhook["clientConfig"] = {"url": f"https://127.0.0.1:{ports[WEBHOOK]}{config['service']['path']}"}
     return {**manifest, "webhooks": webhooks}
 
 

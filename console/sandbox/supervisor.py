@@ -87,14 +87,14 @@ class Supervisor:
             lambda: cluster_ready(client, node_names(self._config.nodes)), "nodes and the service account of pods"
         )
         client.close()
-        if not self._config.bare:
+        if self._config.services:
             self._step(*services.install(plane, service_ports))
         self._change(ready=True, version=version, boot_s=round(time.monotonic() - began, 2))
 
     def _prepare(self) -> tuple[ControlPlane, dict[str, int]]:
         """Take free ports, so that no other sandbox does, and write the files of the control plane."""
         with exclusive(rooms.root()):
-            ports = free_ports(3 + len(services.SERVED), rooms.taken_ports(), random.SystemRandom())
+            ports = free_ports(3 + len(self._config.services), rooms.taken_ports(), random.SystemRandom())
             self._change(ports=tuple(ports))
         plane = controlplane.prepare(
             self._config.name,
@@ -104,7 +104,7 @@ class Supervisor:
             now=datetime.now(UTC),
         )
         self._change(server=plane.server)
-        return plane, dict(zip(services.SERVED, ports[3:], strict=True))
+        return plane, dict(zip(self._config.services, ports[3:], strict=True))
 
     def _step(self, *commands: Command) -> None:
         began = time.monotonic()

@@ -8,6 +8,7 @@ from console.sandbox.lifecycle import Sandbox, attach, hold, launch, running, wa
 from console.sandbox.nodes import PRODUCTS, NodeGroup
 from console.sandbox.options import name_option, nodes_option
 from console.sandbox.progress import Progress
+from console.sandbox.services import ALL
 
 
 @click.command(epilog=f"Models: {', '.join(PRODUCTS)}.")
@@ -26,12 +27,12 @@ def up(nodes: tuple[NodeGroup, ...], name: str, bare: bool, foreground: bool) ->
     Standard output is for the shell:
       eval "$(apportion sandbox up)"; kubectl get nodes
     """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
-    progress = Progress()
+    progress, services = Progress(), () if bare else ALL
     if not foreground:
-        launch(name, nodes, progress, bare=bare, lifeline=None)
+        launch(name, nodes, progress, services, lifeline=None)
         _tell(attach(name), progress, f"`apportion sandbox down --name {name}` ends it")
         return
-    with hold(name, nodes, progress, bare=bare) as sandbox:
+    with hold(name, nodes, progress, services) as sandbox:
         _tell(sandbox, progress, "Ctrl-C ends it")
         try:
             wait_for_end(name)

@@ -41,7 +41,7 @@ def thing(value: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox.start(bare=True) as running:
+    with Sandbox.start(services=()) as running:
         yield running
 
 
