@@ -4,6 +4,7 @@ Each pod is admitted if it can be served together with all admitted before it, s
 1g. Then, of the plans that serve these pods, one that costs least (`packing.Cost`) is kept.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,14 +60,11 @@ class Plan:
 
     def _places(self, site: int, plot: int) -> list[Placement]:
         """Return the slices of a board that serve pods, those that exist first."""
-        board = self.seating.sites[site].plots[plot]
-        placed = self.seating.states[site][plot].layout
-        return [
-            *(item for item in board.open if item not in board.coming),
-            *(item for item in (placed.placed if placed else ()) if item in board.free),
-            *board.coming,
-            *(item for item in (placed.placed if placed else ()) if item not in board.free),
-        ]
+        board, layout = self.seating.sites[site].plots[plot], self.seating.states[site][plot].layout
+        placed, coming = Counter(layout.placed if layout else ()), Counter(board.coming)
+        there = placed & Counter(board.free)
+        ready = Counter(board.open) - coming
+        return [item for part in (ready, there, coming, placed - there) for item in part.elements()]
 
 
 def plan(demands: Iterable[Demand], sites: Sequence[Site]) -> Plan:

@@ -79,12 +79,16 @@ def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """Claims that differ only in their home."""
+    """Claims that differ only in their home.
+
+    `fit_now` and `fit_later` are the nodes whose stock is enough for one of them.
+    """
 
     role: Role
     need: dict[str, int]
     room: tuple[tuple[str, int], ...]
-    nodes: Nodes
+    fit_now: Nodes
+    fit_later: Nodes
     claims: list[Claim]
 
 
@@ -93,39 +97,43 @@ class _Hall:
 
     def __init__(self, claims: list[Claim], stock: Stock) -> None:
         self.claims, self._stock = claims, stock
+        self._fits: dict[tuple[object, ...], tuple[Nodes, Nodes]] = {}
 
     def unsafe(self) -> list[Claim]:
-        """Return the claims whose slices others could take."""
+        """Return the claims whose place others could take."""
         groups = self._groups()
         found: list[Claim] = []
         for group in groups:
-            rivals = [(other, len(other.claims) - (other is group)) for other in groups]
-            rivals = [(other, count) for other, count in rivals if count and self._may_meet(group, other)]
-            if not self._safe_anywhere(group, rivals):
-                found += [claim for claim in group.claims if not self._safe_at_home(group, claim, groups)]
+            if not self._safe_anywhere(group, groups):
+                found += [claim for claim in group.claims if self._endangered_at_home(group, claim, groups)]
         return found
 
     def narrow(self, lost: set[str]) -> None:
         """Keep candidates away from the homes of those whom they could harm."""
         kept: set[tuple[int, str]] = set()
         while True:
-            homes = {(c.home, name) for c in self.unsafe() if c.key not in lost for name, _ in c.need} - kept
-            if not homes:
+            groups = self._groups()
+            homes: set[tuple[int, str]] = set()
+            for group in groups:
+                if not self._safe_anywhere(group, groups):
+                    for claim in group.claims:
+                        if claim.key not in lost:
+                            homes |= {(claim.home, what) for what in self._endangered_at_home(group, claim, groups)}
+            if homes <= kept:
                 return
-            kept |= homes
             for claim in self.claims:
                 if claim.role is Role.CANDIDATE:
-                    shared = {home for home, name in homes if home != claim.home and name in dict(claim.need)}
-                    for home in shared:
+                    kinds = {name for name, _ in claim.need} | {_ROOM}
+                    for home in {home for home, what in homes - kept if what in kinds and home != claim.home}:
                         claim.nodes &= ~(1 << home)
+            kept |= homes
 
     def rivals_of(self, claims: list[Claim]) -> set[Claim]:
-        """Return the candidates that could take what these need."""
+        """Return the candidates that could land where these could."""
         return {
             other
-            for claim in claims
             for other in self.claims
-            if other.role is Role.CANDIDATE and other.nodes & claim.nodes
+            if other.role is Role.CANDIDATE and any(other.nodes & claim.nodes for claim in claims)
         }
 
     def _groups(self) -> list[_Group]:
@@ -133,63 +141,101 @@ class _Hall:
         for claim in self.claims:
             key = (claim.role, claim.need, claim.room, claim.nodes)
             if key not in groups:
-                groups[key] = _Group(claim.role, dict(claim.need), claim.room, claim.nodes, [])
+                now, later = self._fit(claim)
+                groups[key] = _Group(
+                    claim.role, dict(claim.need), claim.room, claim.nodes & now, claim.nodes & later, []
+                )
             groups[key].claims.append(claim)
         return list(groups.values())
 
-    @staticmethod
-    def _may_meet(group: _Group, other: _Group) -> bool:
-        """Return whether pods of another group could land before those of this one: slices on their way come too late."""
-        return bool(group.nodes & other.nodes) and (other.role is not Role.LATER or group.role is Role.LATER)
+    def _fit(self, claim: Claim) -> tuple[Nodes, Nodes]:
+        """Return the nodes where a pod would find its slices, now and later, and room, if it came first."""
+        key = (claim.need, claim.room)
+        if key not in self._fits:
+            now = later = 0
+            for site, room in enumerate(self._stock.room):
+                if all(room.get(name, 0) >= amount for name, amount in claim.room):
+                    bit, need = 1 << site, claim.need
+                    now |= bit if all(self._stock.now[site].get(name, 0) >= n for name, n in need) else 0
+                    later |= bit if all(self._stock.later[site].get(name, 0) >= n for name, n in need) else 0
+            self._fits[key] = now, later
+        return self._fits[key]
 
-    def _safe_anywhere(self, group: _Group, rivals: list[tuple[_Group, int]]) -> bool:
+    @staticmethod
+    def _fit_of(group: _Group, other: _Group) -> Nodes:
+        """Return where pods of another group may land before those of a group; who waits comes after who does not."""
+        if group.role is Role.LATER:
+            return other.fit_later | other.fit_now
+        return 0 if other.role is Role.LATER else other.fit_now
+
+    def _safe_anywhere(self, group: _Group, groups: list[_Group]) -> bool:
         """Return whether the others cannot make every node unfit for a pod of the group, whatever they do.
 
-        To make a node unfit takes at least as many slices (or pods, where its room is short) as it could spare.
+        To make a node unfit takes at least as many slices as it could spare; or, where its room runs short before its
+        slices, so many pods. Enough nodes of the first sort make safe, or enough of both, with every pod counted.
         """
-        spare, pods_count, fit = 0, False, 0
+        late = group.role is Role.LATER
+        fit, stock = (group.fit_later, self._stock.later) if late else (group.fit_now, self._stock.now)
+        rivals = [
+            (other, count)
+            for other in groups
+            if self._fit_of(group, other) & fit and (count := len(other.claims) - (other is group))
+        ]
         most = _largest_rooms(other for other, _ in rivals)
-        for site in nodes_in(group.nodes):
-            by_slices, by_room = self._spare(group, site, most)
-            if by_slices > 0 and by_room > 0:
-                fit |= 1 << site
-                spare += min(by_slices, by_room)
-                pods_count = pods_count or by_room < by_slices
-        taken = 0
-        for other, count in rivals:
-            if other.nodes & fit:
-                weight = sum(other.need.get(name, 0) for name in group.need)
-                taken += count * max(weight, int(pods_count))
-        return taken < spare
+        roomy = roomy_spare = spare = 0
+        for site in nodes_in(fit):
+            by_slices = min(stock[site].get(name, 0) - count + 1 for name, count in group.need.items())
+            by_room = _spare_room(self._stock.room[site], group.room, most)
+            spare += min(by_slices, by_room)
+            if by_room > sum(stock[site].values()):
+                roomy |= 1 << site
+                roomy_spare += by_slices
+        weights = [(other, count, sum(other.need.get(name, 0) for name in group.need)) for other, count in rivals]
+        return (
+            sum(count * weight for other, count, weight in weights if self._fit_of(group, other) & roomy) < roomy_spare
+            or sum(count * max(weight, 1) for _, count, weight in weights) < spare
+        )
 
-    def _safe_at_home(self, group: _Group, claim: Claim, groups: list[_Group]) -> bool:
-        """Return whether all who may land at a pod's home leave its slices there."""
-        site, taken, pods = claim.home, dict.fromkeys(group.need, 0), 0
-        here = [other for other in groups if other.nodes >> site & 1 and self._may_meet(group, other)]
-        for other in here:
-            count = len(other.claims) - (other is group)
-            pods += count
-            for name in taken:
-                taken[name] += count * other.need.get(name, 0)
-        stock = self._stock_of(group, site)
-        _, by_room = self._spare(group, site, _largest_rooms(here))
-        return pods < by_room and all(taken[name] <= stock.get(name, 0) - count for name, count in group.need.items())
+    def _endangered_at_home(self, group: _Group, claim: Claim, groups: list[_Group]) -> set[str]:
+        """Return of what a pod could find too little at home when all have landed there who may: profiles, or room."""
+        site = claim.home
+        stock = (self._stock.later if group.role is Role.LATER else self._stock.now)[site]
+        here = [
+            (other, count)
+            for other in groups
+            if self._fit_of(group, other) >> site & 1 and (count := len(other.claims) - (other is group))
+        ]
+        short = {
+            name
+            for name, need in group.need.items()
+            if sum(count * other.need.get(name, 0) for other, count in here) > stock.get(name, 0) - need
+        }
+        taken = dict(group.room)
+        for other, count in here:
+            for name, amount in other.room:
+                taken[name] = taken.get(name, 0) + count * amount
+        room = self._stock.room[site]
+        pods = sum(count for _, count in here)
+        crowded = any(amount > room.get(name, 0) for name, amount in taken.items()) and (
+            pods >= _spare_room(room, group.room, _largest_rooms(other for other, _ in here))
+        )
+        return short | {_ROOM} if crowded else short
 
-    def _stock_of(self, group: _Group, site: int) -> Mapping[str, int]:
-        return (self._stock.later if group.role is Role.LATER else self._stock.now)[site]
 
-    def _spare(self, group: _Group, site: int, most: Mapping[str, int]) -> tuple[int, int]:
-        """Return how many slices others must take on a node, or how many of them must land there, to make it unfit."""
-        stock, room = self._stock_of(group, site), self._stock.room[site]
-        by_slices = min(stock.get(name, 0) - count + 1 for name, count in group.need.items())
-        by_room = 1 << 30
-        for name, amount in group.room:
-            left = room.get(name, 0) - amount
-            if left < 0:
-                return by_slices, 0
-            if most.get(name, 0):
-                by_room = min(by_room, left // most[name] + 1)
-        return by_slices, by_room
+_ROOM = "room"
+"""What is short at home if not slices; no profile is called so."""
+
+
+def _spare_room(room: Mapping[str, int], own: tuple[tuple[str, int], ...], most: Mapping[str, int]) -> int:
+    """Return how many pods must land on a node at least until its room is too small for one more."""
+    spare = 1 << 30
+    for name, amount in own:
+        left = room.get(name, 0) - amount
+        if left < 0:
+            return 0
+        if most.get(name, 0):
+            spare = min(spare, left // most[name] + 1)
+    return spare
 
 
 def _largest_rooms(groups: Iterable[_Group]) -> dict[str, int]:

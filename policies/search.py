@@ -113,7 +113,7 @@ class _Search:
     def _look(self, site: int) -> tuple[object, ...]:
         """Return what distinguishes a node from others here."""
         states = sorted(state.number for state in self.seating.states[site])
-        return (self._admits[site], *states, *sorted(self.seating.room[site].items()))
+        return self._admits[site], tuple(states), tuple(sorted(self.seating.room[site].items()))
 
     def _repeats(self, index: int, cost: Cost | None) -> bool:
         """Return whether the same situation was reached as cheaply before, or the best is beaten no more."""

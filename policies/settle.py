@@ -16,7 +16,7 @@ from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.orders import destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, admits, plan
 from policies.promise import Claim, Role, Stock, release
-from policies.seating import Guest, Nodes, nodes_in
+from policies.seating import Guest, Kind, Nodes, nodes_in
 from policies.supply import size_of, slices_of, survey
 from policies.view import NodeView, PodView, View
 
@@ -111,7 +111,6 @@ class _Settlement:
     def _claims(self) -> list[Claim]:
         """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
         left = [dict(site.grantable) for site in self.sites]
-        doomed = self._doomed()
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
             if guest.seat is None:
@@ -120,25 +119,37 @@ class _Settlement:
             there = all(left[home].get(profile, 0) >= count for profile, count in need.items())
             for profile, count in need.items() if there else ():
                 left[home][profile] -= count
-            role, nodes = Role.LATER, guest.kind.candidates
+            role = Role.LATER
             if guest.kind.settled:
                 role = Role.RELEASED
             elif there and self.pods[guest.key].gated:
                 role = Role.CANDIDATE
-                nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile in need)) | 1 << home
             elif there:
                 continue  # the scheduler may place it already
-            claims.append(Claim(guest.key, role, tuple(sorted(need.items())), guest.kind.room, nodes, home))
+            claims.append(
+                Claim(guest.key, role, tuple(sorted(need.items())), guest.kind.room, guest.kind.candidates, home)
+            )
+        self._keep_off(claims)
         return claims
 
-    def _doomed(self) -> dict[str, Nodes]:
-        """Return where free slices of a profile are about to go: nobody may be released to there."""
+    def _keep_off(self, claims: list[Claim]) -> None:
+        """Keep candidates off nodes where free slices of their kinds are about to go, unless they belong there.
+
+        Where a candidate belongs to a node, the board that would lose such slices waits for it (`orders.layouts`).
+        """
+        homes: dict[str, Nodes] = {}
+        for claim in claims:
+            for profile, _ in claim.need if claim.role is Role.CANDIDATE else ():
+                homes[profile] = homes.get(profile, 0) | 1 << claim.home
         doomed: dict[str, Nodes] = {}
         for position, site in enumerate(self.sites):
-            planned = (destroyed(self.plan, position, plot) for plot in range(len(site.plots)))
-            for profile in site.doomed.union(*planned):
+            going = [destroyed(self.plan, position, plot) for plot in range(len(site.plots))]
+            going = [gone for gone in going if not any(homes.get(profile, 0) >> position & 1 for profile in gone)]
+            for profile in site.doomed.union(*going):
                 doomed[profile] = doomed.get(profile, 0) | 1 << position
-        return doomed
+        for claim in claims:
+            if claim.role is Role.CANDIDATE:
+                claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need))
 
     def _stock(self) -> Stock:
         return Stock(
@@ -166,11 +177,14 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
         waiting: list[Waiting] = []
+        told: dict[Kind, reasons.Reason] = {}
         for pod in self.seen.queue:
             if pod.key in later:
                 code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
-            elif pod.key in self.plan.refused:
-                code, message = reasons.refused(self.plan, pod, self.seen.nodes)
+            elif kind := self.plan.refused.get(pod.key):
+                if kind not in told:
+                    told[kind] = reasons.refused(self.plan, pod, self.seen.nodes)
+                code, message = told[kind]
             else:
                 continue
             waiting.append(Waiting(pod=pod.key, reason=code, message=message))

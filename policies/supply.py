@@ -193,13 +193,13 @@ def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
     left = Counter(unshown)
     held: list[Plot] = []
     for plot in plots:
-        still: list[Placement] = []
-        for placement in plot.open:
-            if left[placement.profile] > 0 and placement not in plot.coming:
+        still: list[Placement] = list(plot.coming)
+        for placement in (Counter(plot.open) - Counter(plot.coming)).elements():
+            if left[placement.profile] > 0:
                 left[placement.profile] -= 1
             else:
                 still.append(placement)
-        held.append(plot if len(still) == len(plot.open) else replace(plot, open=tuple(still)))
+        held.append(plot if len(still) == len(plot.open) else replace(plot, open=tuple(sorted(still, key=by_start))))
     return held
 
 
