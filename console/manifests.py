@@ -108,10 +108,10 @@ _LIST: Final = "List"
 
 def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]]:
     """Yield the documents of a file with their sources; the items of a List one by one, empty documents not at all."""
-    number = 0
+    number, name = 0, getattr(file, "name", "standard input")
     try:
         for number, document in enumerate(yaml.load_all(file, _Loader), start=1):
-            source = f"{file.name}, document {number}"
+            source = f"{name}, document {number}"
             if isinstance(document, dict) and isinstance(document.get("items"), list):
                 kind = str(document.get("kind", "")).removesuffix(_LIST)
                 for index, item in enumerate(document["items"]):
@@ -123,9 +123,9 @@ def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark
         place = f"line {at.line + 1}, column {at.column + 1}" if at else f"document {number + 1}"
-        faults.append(f"{file.name}, {place}: {error.problem or error.context}")
+        faults.append(f"{name}, {place}: {error.problem or error.context}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text at all; a number of 5000 digits; too deep
-        faults.append(f"{file.name}, document {number + 1}: {' '.join(str(error).split())}")
+        faults.append(f"{name}, document {number + 1}: {' '.join(str(error).split())}")
 
 
 class _Reading:

@@ -1,0 +1,108 @@
+"""The cluster as the webhook remembers it, followed from a scripted API server over TLS."""
+
+import json
+import threading
+
+import pytest
+
+from kube.client import Client
+from policies.constraints import Constraints
+from tests.apiserver.server import PATIENCE_S, ApiServer
+from tests.apiserver.steps import Live, events, listing, refusal
+from tests.builders import raw_node, raw_pod
+from webhook.review import mutate
+from webhook.view import ClusterView, project_namespace, project_node
+
+NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
+
+
+@pytest.fixture
+def server():
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def view(server, tmp_path):
+    client = Client.load(server.kubeconfig(tmp_path))
+    view = ClusterView(client)
+    yield view
+    view.stop()
+    client.close()
+
+
+def namespace(name, **labels):
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}}
+
+
+def node(name, version=1, **fields):
+    made = raw_node(name, **fields)
+    made["metadata"] |= {"uid": name, "resourceVersion": str(version)}
+    return made
+
+
+def until(true):
+    """Wait for what another thread is about to make true; the patience only bounds a failure."""
+    waiting = threading.Event()
+    for _ in range(int(PATIENCE_S / 0.01)):
+        if true():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it did not come true")
+
+
+def nodes_up(view):
+    return sorted(name for group in view.inventory.offer(Constraints()).up for name in group.nodes)
+
+
+def test_reviews_are_answered_from_what_the_watch_has_told(server, view):
+    live = Live()
+    server.route("GET", NODES, listing([node("a"), node("cpu", mode=None)], 5))
+    server.route("GET", NODES, live, watch=True)
+    strict = namespace("strict", **{"pod-security.kubernetes.io/enforce": "baseline"})
+    server.route("GET", NAMESPACES, listing([strict, namespace("free")], 5))
+    server.route("GET", NAMESPACES, events(), watch=True)
+    assert not view.synced()
+    view.start()
+    until(view.synced)
+    assert nodes_up(view) == ["a"]
+    assert view.labels_of("strict") == {"pod-security.kubernetes.io/enforce": "baseline"}
+    assert view.labels_of("free") == view.labels_of("unknown") == {}
+    live.send("ADDED", node("b", 6, mode="mps"))
+    until(lambda: nodes_up(view) == ["a", "b"])
+    live.send("MODIFIED", node("b", 7, mode="mps", cordoned=True))
+    until(lambda: nodes_up(view) == ["a"])
+    live.send("DELETED", node("a", 8))
+    until(lambda: nodes_up(view) == [])
+    live.end()
+
+
+def test_while_the_api_server_is_away_reviews_are_answered_from_memory(server, view):
+    server.route("GET", NODES, listing([node("a")], 5))
+    server.route("GET", NODES, refusal(503), watch=True)
+    server.route("GET", NAMESPACES, listing([], 5))
+    server.route("GET", NAMESPACES, events(), watch=True)
+    view.start()
+    until(view.synced)
+    server.wait_for(2, "GET", NODES, watch=True)
+    body = json.dumps({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u", "operation": "CREATE", "namespace": "x", "resource": {"group": "", "resource": "pods"},
+                    "object": raw_pod(annotations={"nos.nebuly.com/gpu-fraction": "0.5"})},
+    }).encode()  # fmt: skip
+    assert b'"allowed":true' in mutate(body, view)
+    assert view.synced()
+
+
+def test_little_is_kept_of_each_object():
+    """R08: of nodes without slices and of namespaces without labels that matter, nothing."""
+    assert project_node(json.dumps(raw_node("cpu", mode=None)).encode()) is None
+    assert project_namespace(json.dumps(namespace("a", app="x")).encode()) is None
+
+
+def test_a_change_that_does_not_matter_is_no_change():
+    """Heartbeats of kubelets must not make us gather the nodes again."""
+    before, after = raw_node("a"), raw_node("a")
+    after["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+    after["metadata"]["resourceVersion"] = "9"
+    assert project_node(json.dumps(before).encode()) == project_node(json.dumps(after).encode())
