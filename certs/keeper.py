@@ -18,7 +18,7 @@ from certs.sslcontext import ServerContext, handshake_fault
 from certs.store import CertificateStore, Observation
 from kube.errors import ApiError, Conflict, Invalid, Unreachable
 
-LOOK_EVERY_S: Final = 10.0
+LOOK_EVERY_S: Final = 5.0
 FIRST_RETRY_S: Final = 0.5  # doubles up to LOOK_EVERY_S
 # A bootstrap needs two steps; more are lost races, each of which leaves the state better than it was.
 MOST_STEPS: Final = 8

@@ -200,7 +200,7 @@ def test_without_an_api_server_the_certificate_stays_served_and_tries_grow_rarer
 
     waits = Waits(8, between=goes_away)
     keeper.run(waits)
-    assert waits.pauses == [10.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert waits.pauses == [5.0, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
     assert keeper.leaf() == material.leaf
     assert keeper.fault is None
 

@@ -157,6 +157,18 @@ def cluster(sandbox, base, recorder) -> Iterator[Cluster]:
 
 
 MIRROR = {"kubernetes.io/config.mirror": "1"}
+
+
+def test_what_is_stored_is_what_was_applied(cluster, base):
+    """C06: the API server has nothing to fill in."""
+    for resource, kind in cluster._configurations():
+        stored = json.loads(cluster.client.get(resource.path(name=f"test-{NAMESPACE}")))["webhooks"]
+        rendered = deepcopy(base.one(kind)["webhooks"])
+        for webhook in (*stored, *rendered):
+            del webhook["clientConfig"], webhook["namespaceSelector"]
+        assert stored == rendered
+
+
 INIT = {"name": "init", "image": "registry.example/image:1"}
 CREATED = [
     pytest.param(pod("plain"), False, id="W20-plain"),

@@ -1,0 +1,201 @@
+"""What the API server makes of the manifests: kinds with defaults and faults, and the rights of the node agent."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from console.sandbox.lifecycle import KubectlError
+from kube.client import Client
+from kube.errors import Forbidden, Invalid
+from kube.resource import GPU_POLICIES, NAMESPACES, NODES, PODS, SECRETS, Resource
+
+pytestmark = pytest.mark.sandbox
+
+NAMESPACE = "test-kinds"
+SYSTEM = "apportion-system"
+QUOTAS = Resource("nos.nebuly.com", "v1alpha1", "elasticquotas", namespaced=True)
+COMPOSITES = Resource("nos.nebuly.com", "v1alpha1", "compositeelasticquotas", namespaced=True)
+
+
+@pytest.fixture(scope="module")
+def client(sandbox, root) -> Iterator[Client]:
+    sandbox.kubectl("apply", "--server-side", "-f", str(root / "base" / "namespace.yaml"))
+    for part in ("crds", "base/access"):
+        sandbox.kubectl("apply", "--server-side", "-k", str(root / part))
+    sandbox.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    client = Client.load(str(sandbox.kubeconfig))
+    client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    yield client
+    client.close()
+
+
+def dry(client, resource, spec):
+    body = {"apiVersion": resource.api_version, "metadata": {"name": "one"}, "spec": spec}
+    kinds = {QUOTAS: "ElasticQuota", COMPOSITES: "CompositeElasticQuota", GPU_POLICIES: "GpuPolicy"}
+    content = json.dumps({**body, "kind": kinds[resource]}).encode()
+    answer = client.request("POST", resource.path(NAMESPACE), query={"dryRun": "All"}, body=content)
+    return json.loads(answer)["spec"]
+
+
+def test_the_quotas_of_nos_are_accepted_as_they_are(client):
+    quota = yaml.safe_load("{min: {cpu: 2, nos.nebuly.com/gpu-memory: 16}, max: {cpu: 10}}")
+    assert dry(client, QUOTAS, quota) == quota
+    composite = yaml.safe_load("{namespaces: [team-b, team-c], min: {nvidia.com/gpu: 4}, max: {nvidia.com/gpu: 8}}")
+    assert dry(client, COMPOSITES, composite) == composite
+
+
+def test_a_policy_gets_its_defaults_written_out(client):
+    assert dry(client, GPU_POLICIES, {"rules": [{"modes": ["mps"], "mps": {"threads": "proportional"}}, {}]}) == {
+        "quota": {"admission": "gate"},
+        "rules": [
+            {
+                "modes": ["mps"],
+                "mps": {"hostIPC": True, "threads": "proportional"},
+                "privileged": "deny",
+                "rounding": "up",
+                "visibleDevices": "deny",
+                "wholeGpu": "keep",
+            },
+            {
+                "modes": ["mig", "mps"],
+                "mps": {"hostIPC": True, "threads": "unlimited"},
+                "privileged": "deny",
+                "rounding": "up",
+                "visibleDevices": "deny",
+                "wholeGpu": "keep",
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize("whole", ["keep", "deny", {"fraction": "0.5"}, {"memory": "10Gi"}])
+def test_each_form_of_whole_gpu_is_kept_as_written(client, whole):
+    assert dry(client, GPU_POLICIES, {"rules": [{"wholeGpu": whole}]})["rules"][0]["wholeGpu"] == whole
+
+
+FAULTS = [
+    pytest.param(
+        QUOTAS,
+        {"min": {"cpu": 12, "memory": "1Gi"}, "max": {"cpu": 10, "memory": "500Mi"}},
+        ["spec: Invalid value: min exceeds max in some resource: lower min or raise max"],
+        id="min-above-max",
+    ),
+    pytest.param(
+        QUOTAS,
+        {"min": {"cpu": -1}, "max": {"memory": "-1Gi"}},
+        [
+            "spec.min[cpu]: Invalid value: -1: an amount must not be negative",
+            'spec.max[memory]: Invalid value: "-1Gi": an amount must not be negative',
+        ],
+        id="negative",
+    ),
+    pytest.param(QUOTAS, {"min": {"cpu": "many"}}, ['spec.min.cpu: Invalid value: "many"'], id="no-quantity"),
+    pytest.param(COMPOSITES, {"min": {"cpu": 1}}, ["spec.namespaces: Required value"], id="no-namespaces"),
+    pytest.param(
+        GPU_POLICIES,
+        {"rules": [{"modes": ["mig", "mig"]}]},
+        ["spec.rules[0].modes: Invalid value: each mode at most once"],
+        id="mode-twice",
+    ),
+    pytest.param(
+        GPU_POLICIES,
+        {"rules": [{"modes": ["gpu"], "rounding": "down", "limits": {"maxSlicesPerPod": 0}}]},
+        [
+            'spec.rules[0].modes[0]: Unsupported value: "gpu": supported values: "mig", "mps", "timeslicing"',
+            'spec.rules[0].rounding: Unsupported value: "down": supported values: "up", "exact"',
+            "spec.rules[0].limits.maxSlicesPerPod: Invalid value: 0",
+        ],
+        id="all-faults-at-once",
+    ),
+]
+
+
+@pytest.mark.parametrize(("resource", "spec", "faults"), FAULTS)
+def test_faults_that_the_schema_can_see_are_refused_with_their_paths(client, resource, spec, faults):
+    with pytest.raises(Invalid) as refusal:
+        dry(client, resource, spec)
+    for fault in faults:
+        assert fault in refusal.value.message.replace("Invalid value: {}: ", "Invalid value: ")
+
+
+def test_equal_min_and_max_in_different_units_are_fine(client):
+    spec = {"min": {"memory": "1Gi", "cpu": "1"}, "max": {"memory": "1024Mi", "cpu": "1000m"}}
+    assert dry(client, QUOTAS, spec) == spec
+
+
+def refused(agent: Client) -> bool:
+    try:
+        agent.merge_patch(OTHER, NOTE)
+    except Forbidden:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def agent(sandbox, client, tmp_path_factory) -> Iterator[Client]:
+    """A client with the token that the agent's pod on the node a100-40-0 would get."""
+    pods, accounts = PODS.path(SYSTEM), f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/apportion-agent/token"
+    containers = [{"name": "agent", "image": "registry.example/agent:1"}]
+    spec = {"serviceAccountName": "apportion-agent", "nodeName": "a100-40-0", "containers": containers}
+    pod = json.loads(client.create(pods, {"metadata": {"name": "agent-under-test"}, "spec": spec}))
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "agent-under-test", "uid": pod["metadata"]["uid"]}
+    token = json.loads(client.create(accounts, {"spec": {"boundObjectRef": bound}}))["status"]["token"]
+    kubeconfig = yaml.safe_load(sandbox.kubeconfig.read_text())
+    kubeconfig["users"][0]["user"] = {"token": token}
+    path = tmp_path_factory.mktemp("agent") / "kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    agent = Client.load(str(path))
+    deadline = time.monotonic() + 15
+    while not refused(agent):  # the API server takes up a new policy within a second or so
+        assert time.monotonic() < deadline, "the policy is not in force"
+    yield agent
+    agent.close()
+    client.delete(PODS.path(SYSTEM, "agent-under-test"), {"gracePeriodSeconds": 0})
+
+
+NOTE = {"metadata": {"annotations": {"nos.nebuly.com/test": "1"}}}
+RELABEL = {"metadata": {"labels": {"nos.nebuly.com/gpu-partitioning": "mps"}}}
+OWN, OTHER = NODES.path(name="a100-40-0", subresource="status"), NODES.path(name="t4-0", subresource="status")
+
+
+def test_an_agent_may_report_on_its_own_node(agent):
+    answer = json.loads(agent.merge_patch(OWN, {**NOTE, "status": {"allocatable": {"nvidia.com/gpu-4gb": "2"}}}))
+    assert answer["metadata"]["annotations"]["nos.nebuly.com/test"] == "1"
+    assert answer["status"]["allocatable"]["nvidia.com/gpu-4gb"] == "2"
+
+
+FORBIDDEN = [
+    pytest.param(
+        lambda agent: agent.merge_patch(OTHER, NOTE),
+        "the agent of node a100-40-0 may not change node t4-0",
+        id="another-node",
+    ),
+    pytest.param(
+        lambda agent: agent.merge_patch(OWN, RELABEL), "an agent may not change the labels of a node", id="labels"
+    ),
+    pytest.param(
+        lambda agent: agent.merge_patch(NODES.path(name="a100-40-0"), {"spec": {"unschedulable": True}}),
+        'cannot patch resource "nodes"',
+        id="cordon",
+    ),
+    pytest.param(lambda agent: agent.delete(PODS.path("default", "any")), 'cannot delete resource "pods"', id="delete"),
+    pytest.param(lambda agent: agent.get(SECRETS.path(SYSTEM)), 'cannot list resource "secrets"', id="secrets"),
+]
+
+
+@pytest.mark.parametrize(("act", "message"), FORBIDDEN)
+def test_an_agent_may_do_nothing_else(agent, act, message):
+    """It is privileged on its node; who takes it over must not get another."""
+    with pytest.raises(Forbidden, match=message):
+        act(agent)
+
+
+def test_an_agents_account_without_a_node_may_change_none(sandbox, client):
+    """A token that is bound to no pod has no node claim."""
+    as_agent = (f"--as=system:serviceaccount:{SYSTEM}:apportion-agent", "--as-group=system:masters")
+    patch = ("patch", "node", "t4-0", "--subresource=status", f"--patch={json.dumps(NOTE)}")
+    with pytest.raises(KubectlError, match="the agent of no node may not change node t4-0"):
+        sandbox.kubectl(*as_agent, *patch)
