@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from policies import names
-from policies.model import Container, NodeSelectorTerm, Pod, PodSpec
+from policies.model import NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
 from policies.patch import Operation, changed, put
 from policies.policy import Rule
 from policies.quantity import Quantity
@@ -45,12 +45,12 @@ def restore(pod: Pod, old: Pod) -> tuple[Operation, ...]:
     record = read_record(old.metadata.annotations)
     if not record or pod.spec == old.spec:
         return ()
-    admitted = {place.container.name: place.container for place in places(old)}
+    admitted = {place.container.name: place.container.resources for place in places(old)}
     operations: list[Operation] = []
     for place in places(pod):
         name = place.container.name
-        if name in record and name in admitted:
-            operations += _restored(("spec", place.field, place.index), place.container, admitted[name])
+        if name in record and (before := admitted.get(name)):
+            operations += _restored(("spec", place.field, place.index), place.container.resources, before)
     kept = {names.RECORD: (old.metadata.annotations or {}).get(names.RECORD)}
     operations += changed(("metadata", "annotations"), pod.metadata.annotations, kept)
     return tuple(operations)
@@ -145,13 +145,11 @@ def _annotations(pod: Pod, choices: Sequence[Choice]) -> Iterator[Operation]:
     yield from changed(("metadata", "annotations"), present, changes)
 
 
-def _restored(root: tuple[str | int, ...], container: Container, admitted: Container) -> Iterator[Operation]:
-    present, before = container.resources, admitted.resources
-    if before is None:
-        return
+def _restored(
+    root: tuple[str | int, ...], present: ResourceRequirements | None, before: ResourceRequirements
+) -> Iterator[Operation]:
     if present is None:
-        limits, requests = _gpus(before.limits), _gpus(before.requests)
-        yield put(root, [], "resources", {"limits": limits, "requests": requests})
+        yield put(root, [], "resources", {"limits": _gpus(before.limits), "requests": _gpus(before.requests)})
         return
     for key, now, then in (("limits", present.limits, before.limits), ("requests", present.requests, before.requests)):
         gone = dict.fromkeys(_gpus(now))

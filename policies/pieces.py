@@ -55,12 +55,8 @@ def announced(ask: Slice) -> Piece:
     return Piece(kind=unknown, profile="", resource=ask.resource, memory_kib=0, text="")
 
 
-def serves(kind: Kind, ask: Ask, resource: str) -> bool:
-    """Return whether a slice of that name satisfies a wish if it comes from a board of this kind."""
-    if not kind.makes(resource):
-        return False
-    if isinstance(ask, Slice):
-        return ask.resource == resource  # who names a slice asks for no more than its name
+def serves(kind: Kind, ask: Share | Memory, resource: str) -> bool:
+    """Return whether a slice that boards of this kind make satisfies a wish when it comes from one of them."""
     if kind.mode == names.MIG:
         profile = kind.model.profile(profile_of(resource))
         return profile is not None and _satisfies(kind.model, profile, ask)

@@ -16,6 +16,7 @@ from policies.inventory import Group, Inventory, Offer
 from policies.pieces import Piece, announced, makes, serves, smallest
 from policies.placement import profile_of
 from policies.requests import Slice, Wish
+from policies.shares import Memory, Share
 
 _MOST_NAMED: Final = 6  # models that a message lists
 
@@ -149,7 +150,7 @@ def _choice(piece: Piece, wanted: Wanted, offer: Offer) -> Choice:
         mode=mode,
         model=piece.kind.model.name,
         cut=cut,
-        products=_products(piece, wish, offer),
+        products=_products(piece, wish.ask, offer),
         reason=f"{wish.said} -> {piece.resource} {piece.text}",
         passed_over=tuple(
             f"{each} is passed over: {text}" for each in preferred for text in wanted.barred.get(each, ())
@@ -166,10 +167,10 @@ def _maker(wish: Wish, resource: str, offer: Offer) -> str | None:
     return makers.pop() if len(makers) == 1 else None
 
 
-def _products(piece: Piece, wish: Wish, offer: Offer) -> tuple[str, ...]:
+def _products(piece: Piece, ask: Share | Memory, offer: Offer) -> tuple[str, ...]:
     """Return the products to keep to, if the resource's name means too little on some board of the pod's nodes."""
     makers = {kind for group in offer.groups for kind in group.kinds if kind.makes(piece.resource)}
-    good = {kind for kind in makers if serves(kind, wish.ask, piece.resource)}
+    good = {kind for kind in makers if serves(kind, ask, piece.resource)}
     if good == makers:
         return ()
     groups = [group for group in offer.groups if good.intersection(group.kinds)]

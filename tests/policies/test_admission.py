@@ -16,6 +16,9 @@ from policies.view import view_node
 from tests.builders import A30, A100, A100_80, T4, container, make_node, raw_pod
 
 MIG, MPS, TURNS = make_node("mig-1"), make_node("mps-1", mode="mps"), make_node("t4-1", T4, mode="timeslicing")
+FORGED = (
+    '{"v":1,"containers":{"main":{"asked":{"nvidia.com/gpu":"1"},"given":{"nvidia.com/mig-7g.40gb":"1"},"mode":"mig"}}}'
+)
 GATES = [{"name": "nos.nebuly.com/admission"}]
 
 
@@ -236,8 +239,7 @@ def test_what_only_we_write_is_taken_from_new_pods():
 )
 def test_a_forged_record_is_replaced(fields):
     """W35."""
-    forged = '{"v":1,"containers":{"main":{"asked":{"nvidia.com/gpu":"1"},"given":{"nvidia.com/mig-7g.40gb":"1"},"mode":"mig"}}}'
-    raw = raw_pod(**{**fields, "annotations": {**fields.get("annotations", {}), names.RECORD: forged}})
+    raw = raw_pod(**{**fields, "annotations": {**fields.get("annotations", {}), names.RECORD: FORGED}})
     assert "7g.40gb" not in json.dumps(record_of(admitted(raw)))
 
 

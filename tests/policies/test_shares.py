@@ -95,6 +95,7 @@ def test_a_share_is_written_as_it_can_be_read(billionths):
     share = read_share(f"{billionths}n")
     assert read_share(str(share)) == share
     assert Fraction(share.numerator, share.denominator) == Fraction(billionths, 10**9)
+    assert str(read_share("2/14")) == "1/7"
 
 
 @given(st.integers(1, 200), st.integers(1, 200))

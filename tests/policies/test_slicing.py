@@ -179,6 +179,12 @@ def test_an_explicit_slice_is_kept_if_a_board_makes_it(resource):
     )
 
 
+def test_an_explicit_time_slice_is_kept_where_a_node_of_ours_has_it():
+    pod = make_pod(limits={"nvidia.com/gpu.shared": "1"})
+    (choice,) = slicing(pod, make_node(product=T4, mode="timeslicing")).choices
+    assert (choice.resource, choice.model, choice.cut) == ("nvidia.com/gpu.shared", T4, False)
+
+
 def test_the_model_of_an_explicit_slice_is_left_out_where_several_make_it():
     (choice,) = slicing(make_pod(limits={"nvidia.com/mig-1g.10gb": "1"}), make_node("a"), make_node("b", H100)).choices
     assert choice.model is None

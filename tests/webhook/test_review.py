@@ -207,6 +207,15 @@ def test_a_debug_container_may_not_reach_beyond_the_slices_of_its_pod():
         assert answer(validate, body)["allowed"], "it is there already, or the pod has no slice"
 
 
+def test_a_debug_container_that_cannot_be_read_is_denied():
+    pod = admitted(SHARE)
+    body = review(debugged(pod, {"name": "a", "env": {}}), pod, operation="UPDATE", subResource="ephemeralcontainers")
+    assert (
+        answer(validate, body)["status"]["message"]
+        == "spec.ephemeralContainers[0].env: {}: must be a list, not an object"
+    )
+
+
 # Validation -----------------------------------------------------------------------------------------------------------
 
 
