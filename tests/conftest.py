@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from console.sandbox.lifecycle import Sandbox
+
+# A machine that is busy with other things makes no law false.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 
 @pytest.fixture(scope="session")
