@@ -1,0 +1,55 @@
+"""What the README shows is what happens."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from console.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"^\$ apportion ((?:explain|simulate) .*)\n((?:(?!\$|```).*\n)*)", README, re.MULTILINE)
+ROWS = re.findall(
+    r"^\| ((?:annotations?|limits) .*) \| (.*) \|$",
+    README.partition("## Request in")[2].partition("\n## ")[0],
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("arguments", "output"), EXAMPLES, ids=[arguments.split()[-1] for arguments, _ in EXAMPLES])
+def test_an_example_prints_what_stands_below_it(arguments, output, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    printed = CliRunner().invoke(main, shlex.split(arguments)).stdout
+    assert [line.rstrip() for line in printed.strip().splitlines()] == [
+        line.rstrip() for line in output.strip().splitlines()
+    ]
+
+
+def test_there_are_examples_and_rows():
+    assert len(EXAMPLES) == 2
+    assert len(ROWS) == 9
+
+
+@pytest.mark.parametrize(("request_in", "pod_out"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row_of_the_table_is_true(request_in, pod_out, tmp_path):
+    keys = dict(re.findall(r'`([\w./-]+): "?([^"`]+)"?`', request_in))
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10"}
+    metadata = {"name": "row", "namespace": "team-a"}
+    if request_in.startswith("limits"):
+        container["resources"] = {"limits": keys}
+    else:
+        metadata["annotations"] = keys
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    files = ["-f", str(ROOT / "examples/cluster.yaml"), "-f", str(tmp_path / "pod.yaml")]
+    answer = yaml.safe_load(CliRunner().invoke(main, ["explain", *files, "-o", "yaml"]).stdout)
+    admitted = answer["pods"]["team-a/row"]["admitted"]["spec"]
+    slices = dict(re.findall(r"`(nvidia\.com/[\w.-]+): (\d+)`", pod_out))
+    assert admitted["containers"][0]["resources"]["limits"] == slices
+    assert admitted.get("hostIPC", False) is ("`hostIPC: true`" in pod_out)
+    user = admitted["containers"][0].get("securityContext", {}).get("runAsUser")
+    assert (user == 1000) is ("`runAsUser: 1000`" in pod_out)
