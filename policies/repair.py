@@ -14,7 +14,7 @@ from policies.seating import Guest, Nodes, Seating, nodes_in
 
 _CHAIN = 2  # pods that move one after another to make room
 _SEARCH_TRIES = 3000  # for one exact search
-_MOVE_TRIES = 200  # for one pod in a large cluster, each way
+_MOVE_TRIES = 300  # for one pod in a large cluster, each way
 
 
 def make_room(seating: Seating, guest: Guest, budget: Budget) -> bool:
@@ -24,8 +24,10 @@ def make_room(seating: Seating, guest: Guest, budget: Budget) -> bool:
         found = search(seating, concerned, budget.at_most(_SEARCH_TRIES), first=True)
         if found.complete or found.seats:
             return found.apply(seating)
-    chain = _Chain(seating, budget.at_most(_MOVE_TRIES))
-    return chain.seat(guest, _CHAIN, {guest}) or _refill(seating, guest, budget.at_most(_MOVE_TRIES))
+    moves = budget.at_most(_MOVE_TRIES)
+    return any(_Chain(seating, moves).seat(guest, length, {guest}) for length in range(1, _CHAIN + 1)) or _refill(
+        seating, guest, budget.at_most(_MOVE_TRIES)
+    )
 
 
 def improve(seating: Seating, guests: Iterable[Guest], budget: Budget) -> None:
@@ -80,10 +82,12 @@ class _Chain:
 
     def seat(self, guest: Guest, length: int, standing: set[Guest]) -> bool:
         """Seat a pod; of those standing nobody is asked. Return whether it sits; else nothing has changed."""
+        tried: set[tuple[object, ...]] = set()
         for site in nodes_in(guest.kind.candidates):
-            tried: set[tuple[object, ...]] = set()
+            look = tuple(sorted(state.number for state in self.seating.states[site]))
             for other in list(self.seating.guests[site]):
-                place = (other.kind, *_boards(self.seating, other))
+                # Where nodes look the same, giving way on one is worth as much as on another.
+                place = (look, other.kind, *_boards(self.seating, other))
                 if other in standing or other.kind is guest.kind or place in tried:
                     continue
                 tried.add(place)

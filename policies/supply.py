@@ -76,14 +76,11 @@ def survey(node: NodeView, bound: Sequence[PodView], promised: frozenset[str] = 
     need = slices_of(bound)
     node = occupied(node, need)
     unshown = need - Counter(item.profile for board in node.boards for item in board.slices if item.used)
-    if not node.boards:
-        plots, doomed = [_foreign(node, need)], frozenset[str]()
-    else:
-        plots = [_plot(node, board, promised | unshown.keys()) for board in node.boards]
-        doomed = _doomed(node)
+    plots = [_plot(node, board, promised | unshown.keys()) for board in node.boards]
+    doomed = _doomed(node)
     return Site(
         node=node,
-        plots=tuple(_held(plots, unshown)),
+        plots=tuple(_held(plots, unshown) if plots else [_foreign(node, need)]),
         room=_room(node, bound),
         grantable=_grantable(node, need, doomed),
         doomed=doomed,
