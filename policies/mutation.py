@@ -138,11 +138,8 @@ def _annotations(pod: Pod, choices: Sequence[Choice]) -> Iterator[Operation]:
         )
         for choice in choices
     }
-    present = pod.metadata.annotations
-    changes: dict[str, object] = {names.EVICTED_FOR: None}
-    if not entries or read_record(present) != entries:
-        changes[names.RECORD] = write_record(entries) if entries else None
-    yield from changed(("metadata", "annotations"), present, changes)
+    ours = {names.EVICTED_FOR: None, names.RECORD: write_record(entries) if entries else None}
+    yield from changed(("metadata", "annotations"), pod.metadata.annotations, ours)
 
 
 def _restored(

@@ -306,9 +306,8 @@ _resources = st.dictionaries(
 def test_what_looks_like_a_request_is_a_wish_or_a_fault_or_left_by_name(annotations, limits, requests):
     """W34, W39: never silently nothing."""
     found = read_requests(make_pod(annotations=annotations, limits=limits, requests=requests))
-    asked = any(key.startswith("nos.nebuly.com/gpu-") for key in annotations) or any(
-        name.startswith("nvidia.com/") and value != "0"
-        for resources in (limits, requests)
-        for name, value in resources.items()
+    resources = [*limits.items(), *requests.items()]
+    asked = any(key.startswith(names.PREFIX) for key in annotations) or any(
+        name == "nvidia.com/gpu-5g" or (name != "cpu" and value != "0") for name, value in resources
     )
     assert bool(found.wishes or found.faults or found.left) is asked
