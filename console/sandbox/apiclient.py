@@ -7,7 +7,8 @@ reads or watches the cluster uses `kube/`.
 import http.client
 import ssl
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import msgspec
 
@@ -19,12 +20,21 @@ class Refused(Exception):  # noqa: N818 - what the server did, in one word
 
 
 class ApiClient:
-    """One connection to a component on 127.0.0.1, opened when it is needed and kept. Not for several threads."""
+    """One connection to a component on 127.0.0.1, opened when it is needed and kept until closed or left.
+
+    Not for several threads.
+    """
 
     def __init__(self, port: int, ca: Path, token: str) -> None:
         context = ssl.create_default_context(cafile=str(ca))
         self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_TIMEOUT_S, context=context)
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     def get(self, path: str) -> bytes:
         """Return the body of an answer. Raises Refused, or OSError if the server cannot be reached."""

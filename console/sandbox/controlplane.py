@@ -7,7 +7,6 @@ held to the request rates that protect a shared one: 20 a second would be what a
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -21,9 +20,10 @@ from console.sandbox.processes import Command
 
 _RATE: Final = {"qps": 1000, "burst": 2000}
 
-# What Deployments, StatefulSets, DaemonSets, Jobs, namespaces, service accounts, eviction and budgets need. Left out:
+# What Deployments, StatefulSets, DaemonSets, Jobs, namespaces, service accounts, roles, eviction and budgets need. Left out:
 # volumes, services and cloud, which cost start-up time and watches, and have nothing to act on here.
 _CONTROLLERS: Final = (
+    "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",
     "deployment-controller",
@@ -40,6 +40,10 @@ _CONTROLLERS: Final = (
     "taint-eviction-controller",
     "ttl-after-finished-controller",
 )
+
+# They are killed without grace: what they would save on the way out goes with the sandbox, and kube-apiserver takes a
+# second, or a minute if somebody watches.
+_GRACE_S: Final = 0.0
 
 # Unix sockets, relative to the sandbox's directory: they need no port, and only its user can open them.
 _ETCD_CLIENTS: Final = "unix://etcd.sock"
@@ -108,6 +112,7 @@ def etcd(plane: ControlPlane) -> Command:
     """Return the command of etcd: one member, in memory as far as it can be."""
     return Command(
         name=binaries.ETCD.name,
+        grace_s=_GRACE_S,
         arguments=(
             plane.programs[binaries.ETCD.name],
             "--data-dir=etcd",
@@ -127,6 +132,7 @@ def api_server(plane: ControlPlane) -> Command:
     files = plane.credentials
     return Command(
         name=binaries.API_SERVER.name,
+        grace_s=_GRACE_S,
         port=plane.api_server_port,
         ready=_serves(plane, plane.api_server_port),
         arguments=(
@@ -154,6 +160,7 @@ def scheduler(plane: ControlPlane) -> Command:
     """Return the command of kube-scheduler with its default profile."""
     return Command(
         name=binaries.SCHEDULER.name,
+        grace_s=_GRACE_S,
         port=plane.scheduler_port,
         ready=_serves(plane, plane.scheduler_port),
         arguments=(
@@ -169,6 +176,7 @@ def controller_manager(plane: ControlPlane) -> Command:
     kubeconfig = _controller_manager_kubeconfig(plane)
     return Command(
         name=binaries.CONTROLLER_MANAGER.name,
+        grace_s=_GRACE_S,
         port=plane.controller_manager_port,
         ready=_serves(plane, plane.controller_manager_port, "/healthz"),
         arguments=(
@@ -188,6 +196,7 @@ def kwok(plane: ControlPlane) -> Command:
     """Return the command of kwok, which stands for the kubelets of simulated nodes."""
     return Command(
         name=binaries.KWOK.name,
+        grace_s=_GRACE_S,
         arguments=(
             plane.programs[binaries.KWOK.name],
             f"--kubeconfig={_kwok_kubeconfig(plane)}",
@@ -205,8 +214,11 @@ def base_environment(directory: Path) -> dict[str, str]:
 
 
 def _serves(plane: ControlPlane, port: int, path: str = "/readyz") -> Callable[[], bool]:
-    client = ApiClient(port, plane.credentials.ca, plane.admin_token)
-    return partial(client.answers, path)
+    def ready() -> bool:
+        with ApiClient(port, plane.credentials.ca, plane.admin_token) as client:
+            return client.answers(path)
+
+    return ready
 
 
 def _serving(plane: ControlPlane, port: int, kubeconfig: Path) -> tuple[str, ...]:

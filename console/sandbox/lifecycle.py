@@ -57,8 +57,9 @@ class Sandbox:
         """Run a sandbox during the block; it ends with the block, and also if this process ends in any way.
 
         `nodes` maps what `--nodes` takes before the equals sign to a count: `{"a100-40x8": 2, "t4:mps": 1}`. Without a
-        name it gets one of its own, so that any number run side by side. `services` are those of our processes that run on it. Raises SandboxError if it cannot start, and
-        NodesFault if the nodes cannot be understood.
+        name it gets one of its own, so that any number run side by side. `services` are those of our processes that
+        run on it; none is a bare control plane. Raises SandboxError if it cannot start, and NodesFault if the nodes
+        cannot be understood.
         """
         groups = parse_nodes(",".join(f"{kind}={count}" for kind, count in (nodes or {}).items()))
         with hold(name or f"tmp-{secrets.token_hex(4)}", groups, progress or Progress(), services) as sandbox:

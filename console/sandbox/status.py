@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -98,13 +99,11 @@ def _look(name: str) -> SandboxLine:
 
 def _nodes(name: str) -> tuple[NodeLine, ...] | None:
     """Return the nodes as the API server has them; None if it does not answer."""
-    client = lifecycle.attach(name).client()
-    try:
-        listed = msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes)
-    except (OSError, Refused):
-        return None
-    finally:
-        client.close()
+    with lifecycle.attach(name).client() as client:
+        try:
+            listed = msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes)
+        except (OSError, Refused):
+            return None
     return tuple(_node(node) for node in listed.items)
 
 
@@ -153,9 +152,9 @@ def _table(line: SandboxLine) -> str:
         (line.name, f"{line.state}  Kubernetes {line.version}  {line.server}"),
         ("", f"KUBECONFIG={line.kubeconfig}"),
     ]
-    for node in line.nodes:
-        ready = "" if node.ready else "  not ready"
-        rows.append((f"  {node.name}", f"{node.boards} x {node.product}  {node.mode}{ready}"))
+    for kind, alike in _alike(line.nodes).items():
+        more = f" and {len(alike) - 1} alike" if len(alike) > 1 else ""
+        rows.append((f"  {alike[0]}{more}", kind))
     for process in line.processes:
         port = f"  127.0.0.1:{process.port}" if process.port else ""
         restarts = f"  restarted {process.restarts} times" if process.restarts else ""
@@ -163,3 +162,12 @@ def _table(line: SandboxLine) -> str:
         rows.append((f"  {process.name}", f"{runs}{port}{restarts}"))
     width = max(len(left) for left, _ in rows) + 2
     return "\n".join(f"{left:{width}}{right}" for left, right in rows)
+
+
+def _alike(nodes: Iterable[NodeLine]) -> dict[str, list[str]]:
+    """Return the names of nodes by what is to be said of each: of 1,000 nodes most are alike."""
+    kinds: dict[str, list[str]] = {}
+    for node in nodes:
+        ready = "" if node.ready else "  not ready"
+        kinds.setdefault(f"{node.boards} x {node.product}  {node.mode}{ready}", []).append(node.name)
+    return kinds

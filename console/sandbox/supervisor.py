@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from console.sandbox import binaries, controlplane, marks, rooms, services
-from console.sandbox.apiclient import ApiClient
+from console.sandbox.apiclient import ApiClient, Refused
 from console.sandbox.controlplane import ControlPlane
 from console.sandbox.crew import Crew, Stopped
 from console.sandbox.errors import SandboxError
@@ -69,7 +69,7 @@ class Supervisor:
             self._notify(Notice(failed=str(error)))
             return False
         finally:
-            # The API server waits for etcd before it ends, so etcd goes last.
+            # Our processes end in order while the API server still takes their last words, such as a released Lease.
             self._crew.end(last=(binaries.API_SERVER.name, binaries.ETCD.name))
             self._room.remove()
         return True
@@ -77,19 +77,25 @@ class Supervisor:
     def _boot(self) -> None:
         began = time.monotonic()
         plane, service_ports = self._prepare()
-        client = ApiClient(plane.api_server_port, plane.credentials.ca, plane.admin_token)
         self._step(controlplane.etcd(plane), controlplane.api_server(plane))
-        version = server_version(client)
-        for node in node_objects(self._config.nodes, version):
-            client.create("/api/v1/nodes", node)
-        self._step(controlplane.scheduler(plane), controlplane.controller_manager(plane), controlplane.kwok(plane))
-        self._crew.wait_until(
-            lambda: cluster_ready(client, node_names(self._config.nodes)), "nodes and the service account of pods"
-        )
-        client.close()
+        with ApiClient(plane.api_server_port, plane.credentials.ca, plane.admin_token) as client:
+            version = self._create_nodes(client)
+            self._step(controlplane.scheduler(plane), controlplane.controller_manager(plane), controlplane.kwok(plane))
+            nodes = node_names(self._config.nodes)
+            self._crew.wait_until(lambda: cluster_ready(client, nodes), "nodes and the service account of pods")
         if self._config.services:
             self._step(*services.install(plane, service_ports))
         self._change(ready=True, version=version, boot_s=round(time.monotonic() - began, 2))
+
+    def _create_nodes(self, client: ApiClient) -> str:
+        """Create the simulated nodes and return the version of Kubernetes, which is also that of their kubelets."""
+        try:
+            version = server_version(client)
+            for node in node_objects(self._config.nodes, version):
+                client.create("/api/v1/nodes", node)
+        except (OSError, Refused) as error:
+            raise SandboxError(f"the API server does not take the nodes: {error}") from error
+        return version
 
     def _prepare(self) -> tuple[ControlPlane, dict[str, int]]:
         """Take free ports, so that no other sandbox does, and write the files of the control plane."""

@@ -28,7 +28,9 @@ def test_every_staging_module_has_the_version_of_kubernetes_itself() -> None:
 
 def test_every_binary_is_a_tool_of_its_module_so_that_tidying_keeps_it() -> None:
     for binary in BINARIES:
-        assert re.search(rf"^(tool )?\s*{re.escape(binary.package)}$", (binary.directory / "go.mod").read_text(), re.MULTILINE)
+        assert re.search(
+            rf"^(tool )?\s*{re.escape(binary.package)}$", (binary.directory / "go.mod").read_text(), re.MULTILINE
+        )
 
 
 def test_kubernetes_is_stamped_with_its_version_and_others_are_not() -> None:

@@ -131,7 +131,7 @@ def test_a_program_that_cannot_be_executed_is_named(crew: Crew) -> None:
 
 
 def test_those_that_others_need_to_end_are_ended_last(crew: Crew, tmp_path: Path) -> None:
-    """kube-apiserver waits for its etcd before it ends."""
+    """Our processes still need the API server when they end, and that needs its etcd."""
     script = f"trap 'echo $0 >> {tmp_path}/order; exit 0' TERM; touch {tmp_path}/$0; while :; do sleep 0.01; done"
     names = ("etcd", "kube-apiserver", "kwok")
     crew.start(Command(name=name, arguments=("/bin/sh", "-c", script, name)) for name in names)
