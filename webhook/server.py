@@ -2,10 +2,11 @@
 
 One worker, so that one set of caches and metrics serves all; threads, so that the API server's kept-alive
 connections are. No peer can hold up others for longer than the handshake timeout: a connection that says
-nothing costs no thread, a handshake and a request have deadlines (`certs.sslcontext`), and the loop that all
-connections share never waits for one of them.
+nothing costs no thread, before its handshake or after it, a handshake and a request have deadlines
+(`certs.sslcontext`), and the loop that all connections share never waits for one of them.
 """
 
+import select
 import ssl
 import time
 from collections.abc import Callable
@@ -151,11 +152,28 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().enqueue_req(conn)
 
     def handle(self, conn: "_Connection") -> bool:
-        """Serve one request, in a thread; return whether the connection stays open."""
-        stays = bool(super().handle(conn))
+        """Shake hands, or serve one request, in a thread; return whether the connection stays open."""
+        if conn.initialized:
+            stays = bool(super().handle(conn))
+        else:
+            stays = self._shake_hands(conn)
+            if stays and conn.has_bytes():
+                stays = bool(super().handle(conn))
         if not stays:
             conn.linger()
         return stays
+
+    def _shake_hands(self, conn: "_Connection") -> bool:
+        """Do the TLS handshake; the first request may come at once, or much later, like any that follows."""
+        try:
+            conn.init()
+        except ssl.SSLError as error:  # the client does not trust us, or speaks no TLS
+            self.log.warning("handshake with %s failed: %s", conn.client[0], error)
+            return False
+        except OSError as error:  # it hung up, or took too long
+            self.log.debug("handshake with %s ended: %s", conn.client[0], error)
+            return False
+        return True
 
     def finish_request(self, conn: TConn, fs: "Future[bool]") -> None:
         """Put a connection back into the loop, or forget it; in the main thread."""
@@ -165,6 +183,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
 class _Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
     """A connection that lingers where a thread can wait, and closes where none must."""
+
+    def has_bytes(self) -> bool:
+        """Return whether some of the next request is here already."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return bool(poll.poll(0))
 
     def linger(self) -> None:
         """Say goodbye so that the last answer arrives: wait for the peer to hang up, a moment at most."""

@@ -151,6 +151,16 @@ def test_more_half_handshakes_than_threads_delay_others_by_the_handshake_timeout
     assert 0.5 < max(waits) < 2.0 + 1.0
 
 
+def test_peers_that_fall_silent_after_the_handshake_cost_no_thread(server):
+    """Go's transport dials ahead: it keeps a connection that it turns out not to need yet. More of them than threads."""
+    idle = [server.connect() for _ in range(40)]
+    for connection in idle:
+        assert seconds(connection.connect) < 1.0
+    assert seconds(lambda: ask(server.connect())) < 1.0
+    for connection in idle:
+        assert ask(connection)[0] == 200
+
+
 def test_silent_peers_are_hung_up_on(server):
     with socket.create_connection(server.address, timeout=10) as peer:
         assert peer.recv(1) == b""  # the end, within the handshake timeout and a turn of the loop
