@@ -20,6 +20,7 @@ class PodWatch:
     """The pods of a namespace as they are now, and when each was first seen and first seen running.
 
     Attributes:
+        namespace: the one that is watched.
         seen: name -> seconds of the monotonic clock at which the pod appeared.
         ran: name -> seconds of the monotonic clock at which it was first seen running.
     """
@@ -28,7 +29,7 @@ class PodWatch:
         """Name what to watch; the watch begins with the `with` block."""
         self.seen: dict[str, float] = {}
         self.ran: dict[str, float] = {}
-        self._namespace = namespace
+        self.namespace = namespace
         self._changed = threading.Condition()
         self._client = Client.load(str(sandbox.kubeconfig), user_agent="apportion-sandbox")
         self._informer = Informer(self._client, PODS, _project, namespace=namespace)
@@ -37,7 +38,7 @@ class PodWatch:
     def __enter__(self) -> Self:
         self._informer.start()
         if not self._informer.synced.wait(30):
-            raise TimeoutError(f"the API server does not list the pods of {self._namespace}")
+            raise TimeoutError(f"the API server does not list the pods of {self.namespace}")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -46,15 +47,15 @@ class PodWatch:
 
     def create(self, pod: dict[str, object]) -> None:
         """Create a pod, of which only metadata and spec need be given. Raises kube.errors.ApiError if it is refused."""
-        self._client.create(PODS.path(self._namespace), {"apiVersion": "v1", "kind": "Pod", **pod})
+        self._client.create(PODS.path(self.namespace), {"apiVersion": "v1", "kind": "Pod", **pod})
 
     def delete(self, name: str) -> None:
         """Delete a pod, without grace."""
-        self._client.delete(PODS.path(self._namespace, name), {"gracePeriodSeconds": 0})
+        self._client.delete(PODS.path(self.namespace, name), {"gracePeriodSeconds": 0})
 
     def get(self, name: str) -> PodView | None:
         """Return a pod as it is now, or None if there is none."""
-        return self._informer.store.get(f"{self._namespace}/{name}")
+        return self._informer.store.get(f"{self.namespace}/{name}")
 
     def wait(self, name: str, become: Callable[[PodView | None], bool], timeout_s: float) -> None:
         """Return as soon as the pod (None: there is none) has become so. Raises TimeoutError, with what it is instead."""
@@ -62,7 +63,7 @@ class PodWatch:
             if not self._changed.wait_for(lambda: become(self.get(name)), timeout_s):
                 pod = self.get(name)
                 state = "does not exist" if pod is None else " ".join(pod.waiting) or "has not come further"
-                raise TimeoutError(f"pod {self._namespace}/{name} after {timeout_s:.0f} s: {state}")
+                raise TimeoutError(f"pod {self.namespace}/{name} after {timeout_s:.0f} s: {state}")
 
     def _note(self, _key: str, _old: PodView | None, new: PodView | None) -> None:
         now = time.monotonic()
