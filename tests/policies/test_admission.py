@@ -481,6 +481,13 @@ def test_other_updates_are_left_alone(raw, old):
     assert update(raw, old) == raw
 
 
+def test_an_update_of_metadata_alone_is_left_alone():
+    """W13: taking the record away is for the validating webhook to refuse."""
+    old = admitted(raw_pod(limits={"nvidia.com/mig-1g.5gb": "1"}))
+    raw = {**old, "metadata": raw_pod()["metadata"]}
+    assert update(raw, old) == raw
+
+
 def test_a_pod_on_its_way_out_is_left_alone():
     """W13: its last update drops a finalizer."""
     old = admitted(raw_pod(limits={"nvidia.com/gpu": "500m"}))
