@@ -57,7 +57,10 @@ def _lines(answers: Mapping[str, Reviewed]) -> list[str]:
         lines.append(f"{key}: {outcome}")
         lines += [f"  fault    {line}" for line in (answer.denied or "").splitlines()]
         lines += [f"  reason   {reason}" for reason in answer.reasons]
-        lines += [f"  warning  {warning}" for warning in answer.warnings if f": {warning}" not in str(answer.reasons)]
+        said = [
+            warning for warning in answer.warnings if not any(reason.endswith(warning) for reason in answer.reasons)
+        ]
+        lines += [f"  warning  {warning}" for warning in said]
         for operation in answer.patch:
             value = f" {json.dumps(operation['value'])}" if "value" in operation else ""
             lines.append(f"  patch    {operation['op']} {operation['path']}{value}")

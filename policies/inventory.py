@@ -15,7 +15,7 @@ from policies.constraints import Constraints
 from policies.site import Kind, Site, room, site_of
 from policies.view import NodeView
 
-_MOST_OFFERS: Final = 256  # constraints that are remembered; the pods of one workload share theirs
+_MOST_OFFERS: Final = 1024  # constraints that are remembered; the pods of one workload share theirs
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):

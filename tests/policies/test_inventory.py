@@ -134,9 +134,9 @@ def test_a_node_that_comes_or_goes_is_seen_at_once():
 
 def test_what_is_remembered_is_bounded():
     inventory = inventory_of(site("a"))
-    for number in range(600):
+    for number in range(1500):
         inventory.offer(Constraints(selector=(("n", str(number)),)))
-    assert len(inventory._offers) <= 256
+    assert len(inventory._offers) <= 1024
 
 
 def test_equal_boards_of_a_thousand_nodes_are_one_object():
