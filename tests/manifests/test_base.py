@@ -4,6 +4,7 @@ import click
 import pytest
 
 from certs.store import SECRET
+from policies.policy import BUILT_IN
 from reconciler.__main__ import LEASE
 from reconciler.__main__ import main as reconciler
 from reconciler.agent.__main__ import main as agent
@@ -225,3 +226,15 @@ def test_each_kind_keeps_its_short_name_and_reports_by_its_status(base, plural, 
     assert short in spec["names"]["shortNames"]
     assert version["subresources"] == {"status": {}}
     assert "conditions" in version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+
+
+def test_the_defaults_of_a_policy_are_those_of_the_built_in_rule(base):
+    """Simulated from a file, a policy gets the rule's defaults; in a cluster, those of its schema."""
+    (crd,) = [one for one in base.of("CustomResourceDefinition") if one["spec"]["names"]["kind"] == "GpuPolicy"]
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    rule = schema["rules"]["items"]["properties"]
+    assert tuple(rule["modes"]["default"]) == BUILT_IN.modes
+    assert set(rule["modes"]["items"]["enum"]) == set(BUILT_IN.nameable)
+    assert rule["mps"]["properties"]["hostIPC"]["default"] is BUILT_IN.host_ipc
+    assert (rule["visibleDevices"]["default"] == "allow") is BUILT_IN.visible_devices
+    assert (rule["privileged"]["default"] == "allow") is BUILT_IN.privileged
