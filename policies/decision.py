@@ -6,6 +6,7 @@ The reconciler applies a Decision to the cluster, `simulate` applies it to memor
 import msgspec
 
 from policies.annotations import Layouts, Placement
+from policies.quantity import Amounts
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,89 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     version: str
     avoid: tuple[str, ...] = ()
+
+
+class Relabel(msgspec.Struct, frozen=True, kw_only=True):
+    """Set the capacity label of a pod: it has another value, or none.
+
+    Attributes:
+        pod: namespace/name.
+        uid: of the pod that was judged.
+        version: its resourceVersion then.
+        capacity: `in-quota` or `over-quota`.
+    """
+
+    pod: str
+    uid: str
+    version: str
+    capacity: str
+
+
+class Evict(msgspec.Struct, frozen=True, kw_only=True):
+    """Evict a pod (policy/v1), after the annotation `evicted-for` has been written on it.
+
+    Attributes:
+        pod: namespace/name of the victim.
+        uid: of the victim that was judged, a precondition of the eviction.
+        version: its resourceVersion then, a precondition of the annotation.
+        claimant: namespace/name of the pod for which it goes; the value of the annotation.
+        claimant_uid: its uid, for the Event on it.
+        quota: the claimant's quota, namespace/name; limits per quota count by it.
+        grace_s: seconds that the victim may take, already capped by the settings.
+        reason: `Reclaimed` or `Preempted`.
+        message: one sentence with numbers, for the Events on both.
+    """
+
+    pod: str
+    uid: str
+    version: str
+    claimant: str
+    claimant_uid: str
+    quota: str
+    grace_s: int
+    reason: str
+    message: str
+
+
+class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to stand in the status of a quota. Every quota of the view has one, changed or not.
+
+    Attributes:
+        kind: `ElasticQuota` or `CompositeElasticQuota`.
+        namespace: its namespace.
+        name: its name.
+        generation: the generation that was judged (observedGeneration).
+        governs: the namespaces that it governs, sorted; empty where another one does, or it has a fault.
+        min: what it owns.
+        max: what it may use at most.
+        used: what its pods use, of the resources that its min or max name; in thousandths, as all amounts here.
+        borrowed: used above min.
+        lent: its share of what all borrow.
+        guaranteed: how much above min it may take back from others that borrow (section 4).
+        ready: whether it is in force.
+        reason: `Ready`, `Superseded`, `Conflict` or `QuotaInvalid`.
+        message: every fault, or what governs instead; empty when ready.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    generation: int = 0
+    governs: tuple[str, ...] = ()
+    min: Amounts = {}
+    max: Amounts = {}
+    used: Amounts = {}
+    borrowed: Amounts = {}
+    lent: Amounts = {}
+    guaranteed: Amounts = {}
+    ready: bool = True
+    reason: str = "Ready"
+    message: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +155,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ungate: pods to release, in the order in which they were granted.
+        relabel: pods whose capacity label is not true, by namespace/name.
+        evict: victims, claimant by claimant, in the order in which they were chosen.
+        quotas: the status of every quota, by namespace, name and kind; to be compared with what stands there.
         layouts: boards to bring into a new layout, by node name.
         cuts: withdrawn slices that may be destroyed, by node name.
         waiting: pods that stay gated (or pending), in the order of the queue.
@@ -78,6 +165,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ungate: tuple[Release, ...] = ()
+    relabel: tuple[Relabel, ...] = ()
+    evict: tuple[Evict, ...] = ()
+    quotas: tuple[QuotaStatus, ...] = ()
     layouts: tuple[Layout, ...] = ()
     cuts: tuple[Cut, ...] = ()
     waiting: tuple[Waiting, ...] = ()

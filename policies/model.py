@@ -30,6 +30,7 @@ class ObjectMeta(_Object, frozen=True):
     namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
+    generation: int | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
@@ -136,6 +137,7 @@ class PodSpec(_Object, frozen=True):
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    priority_class_name: str | None = None
     preemption_policy: str | None = None
     overhead: dict[str, Quantity] | None = None
     resources: ResourceRequirements | None = None
@@ -204,3 +206,68 @@ class Namespace(_Object, frozen=True):
     """A namespace, of which the labels count."""
 
     metadata: ObjectMeta
+
+
+class QuotaSpec(_Object, frozen=True):
+    """What a quota owns (`min`), may use at most (`max`), and, of a composite one, in which namespaces together."""
+
+    min: dict[str, Quantity] | None = None
+    max: dict[str, Quantity] | None = None
+    namespaces: tuple[str, ...] | None = None
+
+
+class _Quota(_Object, frozen=True):
+    metadata: ObjectMeta
+    spec: QuotaSpec | None = None
+
+
+class ElasticQuota(_Quota, frozen=True):
+    """The quota of one namespace, its own."""
+
+
+class CompositeElasticQuota(_Quota, frozen=True):
+    """The quota of several namespaces together."""
+
+
+class LabelSelectorRequirement(_Object, frozen=True):
+    """One requirement on labels: In, NotIn, Exists, DoesNotExist."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(_Object, frozen=True):
+    """Requirements that must all hold; without any it matches everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
+
+
+class BudgetSpec(_Object, frozen=True):
+    """Of a PodDisruptionBudget only which pods it covers; what it allows stands in its status."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(_Object, frozen=True):
+    """How many of its pods may be evicted now."""
+
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(_Object, frozen=True):
+    """A budget of evictions (policy/v1); one without status allows none."""
+
+    metadata: ObjectMeta
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
+class PriorityClass(_Object, frozen=True):
+    """A named priority (scheduling.k8s.io/v1)."""
+
+    metadata: ObjectMeta
+    value: int
+    global_default: bool | None = None
+    preemption_policy: str | None = None

@@ -56,6 +56,12 @@ STATUS_PLACEMENTS: Final = PREFIX + "status-placements"
 SPEC_BASIS: Final = PREFIX + "spec-basis"  # the layout that a plan was made from (docs/adr/0003)
 SPEC_CUT: Final = PREFIX + "spec-cut"  # the plan whose withdrawn slices may be destroyed (docs/adr/0003)
 
+# Kinds of quotas, and the label's values.
+ELASTIC_QUOTA: Final = "ElasticQuota"
+COMPOSITE_QUOTA: Final = "CompositeElasticQuota"
+IN_QUOTA: Final = "in-quota"
+OVER_QUOTA: Final = "over-quota"
+
 # Resources.
 GPU: Final = NVIDIA_PREFIX + "gpu"
 GPU_SHARED: Final = NVIDIA_PREFIX + "gpu.shared"  # time-slicing
@@ -89,6 +95,18 @@ ADMISSION_ERROR: Final = "UnexpectedAdmissionError"  # the kubelet's own word fo
 KUBELET_DISAGREES: Final = "KubeletDisagrees"  # False: the kubelet does not answer, or not offer what is announced
 FOREIGN_GATE: Final = "HeldByAnotherGate"
 NOS_PRESENT: Final = "NosIsPresent"  # nos itself is in the cluster, so nothing is decided
+ABOVE_MAX: Final = "AboveMax"  # with the pod its quota would use more than its max
+QUOTA_USED_UP: Final = "QuotaUsedUp"  # with the pod all quotas together would use more than the sum of their mins
+ABOVE_MIN: Final = "AboveMin"  # the pod may not be evicted, so it may not borrow
+PLACE_HELD: Final = "PlaceHeld"  # what is free is kept for pods that stand before this one
+EVICTING: Final = "Evicting"  # borrowed pods are on their way out for this one
+NOTHING_TO_RECLAIM: Final = "NothingToReclaim"  # it may take back what is lent, but no eviction would help
+QUOTA_INVALID: Final = "QuotaInvalid"  # the quota that governs the pod has a fault
+RECLAIMED: Final = "Reclaimed"  # of an eviction: a quota takes back what is its own
+PREEMPTED: Final = "Preempted"  # of an eviction: the same quota needs it for a higher priority
+QUOTA_READY: Final = "Ready"  # the condition of a quota, and its reason when it is True
+QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace
+QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespace
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read
 
 

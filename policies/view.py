@@ -4,8 +4,7 @@ Built from the API's objects once per change of each object, so that deciding ne
 decisions read; 20,000 pods must fit in memory beside it.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -21,13 +20,18 @@ from policies.annotations import (
     read_layouts,
     read_status,
 )
+from policies.budgets import BudgetView
 from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
 from policies.constraints import Constraints, constraints_of
+from policies.governing import QuotaView
 from policies.model import Condition, Container, Node, Pod, Taint
 from policies.quantity import Amounts, QuantityError, amounts
+from policies.timestamps import epoch
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
+_NEVER: Final = "Never"
+_GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +125,16 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
         slices: the MIG and MPS slices among it: (resource name, count), sorted; all of them on one node.
         constraints: what it requires of its node.
         waiting: reason and message of the condition that we wrote last, so that it is written only when it changes.
+        moments: the GPU resources among the request, (resource name, thousandths) sorted, at each moment of its life at
+            which they differ and none other needs more of all; a quota counts the dearest.
+        labels: its labels, by which budgets know it.
+        capacity: its capacity label; empty if it has none.
+        preempts: whether it may displace pods of lower priority of its own quota.
+        non_preemptible: it may not be evicted, and so may not borrow.
+        evicted_for: namespace/name of the pod for which we evict it; empty if we do not.
+        grace_s: seconds that it may take to end.
+        refused_until: seconds since the epoch until which its eviction is not tried again; the evictor's memory of a
+            refusal (429), of which the object itself knows nothing.
     """
 
     namespace: str
@@ -141,6 +155,14 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[tuple[str, int], ...] = ()
     constraints: Constraints = Constraints()
     waiting: tuple[str, str] = ("", "")
+    moments: tuple[tuple[tuple[str, int], ...], ...] = ()
+    labels: Mapping[str, str] = {}
+    capacity: str = ""
+    preempts: bool = True
+    non_preemptible: bool = False
+    evicted_for: str = ""
+    grace_s: int = 30
+    refused_until: float = 0.0
 
     @property
     def key(self) -> str:
@@ -163,13 +185,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nodes: every node.
-        pods: every pod that asks for a slice or a GPU, or takes room on a node of ours.
+        pods: every pod that asks for a slice or a GPU, takes room on a node of ours, or is governed by a quota (with
+            room on other nodes too, as soon as a quota governs anybody: there a governed pod may run).
         now: seconds since the epoch.
+        quotas: every quota, in force or not.
+        budgets: every PodDisruptionBudget of the governed namespaces.
     """
 
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[PodView, ...] = ()
     now: float = 0.0
+    quotas: tuple[QuotaView, ...] = ()
+    budgets: tuple[BudgetView, ...] = ()
 
 
 def view_node(node: Node) -> NodeView:
@@ -205,6 +232,7 @@ def view_pod(pod: Pod) -> PodView:
     gates = [gate.name for gate in spec.scheduling_gates or ()]
     phase = status.phase if status else None
     conditions = {c.type: c for c in (status and status.conditions) or ()}
+    labels, annotations = meta.labels or {}, meta.annotations or {}
     request = peak_request(pod)
     return PodView(
         namespace=meta.namespace or "",
@@ -225,6 +253,13 @@ def view_pod(pod: Pod) -> PodView:
         slices=tuple(sorted((name, count // 1000) for name, count in request.items() if count and is_slice(name))),
         constraints=constraints_of(spec),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
+        moments=gpu_moments(pod) if any(map(_is_gpu, request)) else (),
+        labels=labels,
+        capacity=labels.get(names.CAPACITY_LABEL, ""),
+        preempts=spec.preemption_policy != _NEVER,
+        non_preemptible=annotations.get(names.NON_PREEMPTIBLE) == "true",
+        evicted_for=annotations.get(names.EVICTED_FOR, ""),
+        grace_s=_GRACE_S if spec.termination_grace_period_seconds is None else spec.termination_grace_period_seconds,
     )
 
 
@@ -235,23 +270,29 @@ def peak_request(pod: Pod) -> dict[str, int]:
     plus overhead; pod-level requests where they are set. Source: k8s.io/component-helpers, resource/helpers.go.
     Raises QuantityError.
     """
-    spec = pod.spec
-    running: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec.init_containers or ():
-        request = container_request(container)
-        if container.restart_policy == _ALWAYS:
-            _add(running, request)
-        for name, amount in request.items():
-            ordinary = amount if container.restart_policy != _ALWAYS else 0
-            peak[name] = max(peak.get(name, 0), running.get(name, 0) + ordinary)
-    for container in spec.containers:
-        _add(running, container_request(container))
-    total = {name: max(running.get(name, 0), peak.get(name, 0)) for name in running | peak}
-    if spec.resources:
-        total |= amounts(spec.resources.limits) | amounts(spec.resources.requests)
-    _add(total, amounts(spec.overhead))
+    total: dict[str, int] = {}
+    for moment in _moments(pod):
+        for name, amount in moment.items():
+            total[name] = max(total.get(name, 0), amount)
+    if pod.spec.resources:
+        total |= amounts(pod.spec.resources.limits) | amounts(pod.spec.resources.requests)
+    _add(total, amounts(pod.spec.overhead))
     return total
+
+
+def gpu_moments(pod: Pod) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Return the GPU resources that a pod needs at the same time, for each moment that none other outdoes.
+
+    What one moment needs is added up; the peaks of two moments are not. Raises QuantityError.
+    """
+    found = {tuple(sorted((name, n) for name, n in moment.items() if n and _is_gpu(name))) for moment in _moments(pod)}
+    return tuple(
+        sorted(
+            moment
+            for moment in found
+            if moment and not any(other != moment and _covers(dict(other), moment) for other in found)
+        )
+    )
 
 
 def container_request(container: Container) -> dict[str, int]:
@@ -263,11 +304,6 @@ def container_request(container: Container) -> dict[str, int]:
 def is_slice(resource: str) -> bool:
     """Return whether a resource name has the shape of a MIG slice or of an MPS slice."""
     return resource.startswith((names.MIG_RESOURCE, names.MPS_RESOURCE))
-
-
-def epoch(timestamp: str | None) -> int:
-    """Return an API timestamp (RFC 3339) in seconds since the epoch; 0 if there is none."""
-    return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else 0
 
 
 def inventory_model(entry: BoardInventory) -> BoardModel:
@@ -368,6 +404,31 @@ def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faul
 
 def _by_start(item: PlacedSlice) -> tuple[int, str, bool]:
     return -1 if item.start is None else item.start, item.profile, item.used
+
+
+def _moments(pod: Pod) -> Iterator[dict[str, int]]:
+    """Yield what a pod needs in all at each moment of its life: while each init container runs, and then."""
+    running: dict[str, int] = {}
+    for container in pod.spec.init_containers or ():
+        request = container_request(container)
+        if container.restart_policy == _ALWAYS:
+            _add(running, request)
+            yield dict(running)
+        else:
+            moment = dict(running)
+            _add(moment, request)
+            yield moment
+    for container in pod.spec.containers:
+        _add(running, container_request(container))
+    yield running
+
+
+def _covers(one: Mapping[str, int], other: Iterable[tuple[str, int]]) -> bool:
+    return all(one.get(name, 0) >= amount for name, amount in other)
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource in (names.GPU, names.GPU_SHARED) or is_slice(resource)
 
 
 def _add(total: dict[str, int], more: Amounts) -> None:

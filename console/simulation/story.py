@@ -17,7 +17,8 @@ from console.reviewing import Reviewed
 from console.simulation.world import SimulatedPod, World, merged, timestamp
 from policies.faults import fault
 from policies.model import Pod
-from policies.view import NodeView, epoch, view_node, view_pod
+from policies.timestamps import epoch
+from policies.view import NodeView, view_node, view_pod
 
 PREFIX: Final = "simulate.apportion/"
 AT: Final = PREFIX + "at"

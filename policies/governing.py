@@ -1,0 +1,161 @@
+"""Quota objects as decisions see them: read with all their faults, and which of them governs a namespace."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.faults import fault
+from policies.model import CompositeElasticQuota, ElasticQuota, QuotaSpec
+from policies.quantity import Amounts, Quantity, QuantityError, format_milli, milli
+from policies.timestamps import epoch
+
+_UNPREFIXED: Final = ("cpu", "memory", "ephemeral-storage")
+_HUGEPAGES: Final = "hugepages-"
+
+
+class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
+    """A quota as decisions see it.
+
+    Attributes:
+        kind: `ElasticQuota` or `CompositeElasticQuota`.
+        namespace: where the object stands.
+        name: its name.
+        uid: its uid.
+        generation: its generation.
+        created: seconds since the epoch; of two that want the same namespace the older governs it.
+        namespaces: what it is to govern: its own namespace, or those that a composite one lists; sorted.
+        min: what it owns, in thousandths. A resource that is absent is not governed by min.
+        max: what it may use at most, in thousandths. A resource that is absent has no cap.
+        faults: what is wrong with it; with any it governs nothing, and the pods of its namespaces wait.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    generation: int = 0
+    created: int = 0
+    namespaces: tuple[str, ...] = ()
+    min: Amounts = {}
+    max: Amounts = {}
+    faults: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """Return kind and namespace/name, which no other quota has."""
+        return f"{self.kind} {self.key}"
+
+
+class Governed(msgspec.Struct, frozen=True, kw_only=True):
+    """Who governs what.
+
+    Attributes:
+        by_namespace: the quota of each namespace that has one, in force or not.
+        unready: title -> (reason, message) of quotas that are not in force.
+        namespaces: title -> the namespaces that each governs, sorted.
+    """
+
+    by_namespace: Mapping[str, QuotaView]
+    unready: Mapping[str, tuple[str, str]]
+    namespaces: Mapping[str, tuple[str, ...]]
+
+
+def view_quota(quota: ElasticQuota | CompositeElasticQuota) -> QuotaView:
+    """Return what decisions see of a quota. What is wrong with it becomes its faults, never an error."""
+    meta, spec = quota.metadata, quota.spec or QuotaSpec()
+    faults: list[str] = []
+    least, most = (
+        _amounts(f"spec.{name}", written, faults) for name, written in (("min", spec.min), ("max", spec.max))
+    )
+    faults += [
+        fault(f"spec.min[{name}]", format_milli(amount), f"is more than spec.max[{name}], {format_milli(most[name])}")
+        for name, amount in sorted(least.items())
+        if amount > most.get(name, amount)
+    ]
+    composite = isinstance(quota, CompositeElasticQuota)
+    if composite and not spec.namespaces:
+        faults.append("spec.namespaces: missing: a composite quota lists the namespaces that it governs")
+    return QuotaView(
+        kind=names.COMPOSITE_QUOTA if composite else names.ELASTIC_QUOTA,
+        namespace=meta.namespace or "",
+        name=meta.name or "",
+        uid=meta.uid or "",
+        generation=meta.generation or 0,
+        created=epoch(meta.creation_timestamp),
+        namespaces=tuple(sorted(set(spec.namespaces or ()))) if composite else (meta.namespace or "",),
+        min=least,
+        max=most,
+        faults=tuple(faults),
+    )
+
+
+def govern(quotas: Iterable[QuotaView]) -> Governed:
+    """Return who governs what: composite quotas before others, older before younger, faulty ones where nobody else does.
+
+    A composite quota that would share a namespace with an older one is not in force at all: half of it would be
+    another quota than the one that was written.
+    """
+    in_force: dict[str, QuotaView] = {}
+    unready: dict[str, tuple[str, str]] = {}
+    everybody = sorted(quotas, key=lambda quota: (quota.kind != names.COMPOSITE_QUOTA, quota.created, quota.title))
+    for quota in everybody:
+        if quota.faults:
+            unready[quota.title] = names.QUOTA_INVALID, "; ".join(quota.faults)
+        elif rival := next((in_force[space] for space in quota.namespaces if space in in_force), None):
+            unready[quota.title] = _beside(quota, rival)
+        else:
+            in_force |= dict.fromkeys(quota.namespaces, quota)
+    claimed = dict(in_force)
+    for quota in everybody:
+        if unready.get(quota.title, ("", ""))[0] in (names.QUOTA_INVALID, names.QUOTA_CONFLICT):
+            claimed = dict.fromkeys(quota.namespaces, quota) | claimed
+    namespaces: dict[str, list[str]] = {}
+    for space, quota in sorted(in_force.items()):
+        namespaces.setdefault(quota.title, []).append(space)
+    return Governed(
+        by_namespace=claimed,
+        unready=unready,
+        namespaces={title: tuple(spaces) for title, spaces in namespaces.items()},
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _beside(quota: QuotaView, rival: QuotaView) -> tuple[str, str]:
+    shared = ", ".join(sorted({*quota.namespaces} & {*rival.namespaces}))
+    if quota.kind == names.ELASTIC_QUOTA and rival.kind == names.COMPOSITE_QUOTA:
+        return names.QUOTA_SUPERSEDED, f"{rival.title} governs namespace {shared}"
+    return names.QUOTA_CONFLICT, f"{rival.title}, which is older, governs namespace {shared} too: delete one of them"
+
+
+def _amounts(path: str, written: Mapping[str, Quantity] | None, faults: list[str]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for name, quantity in (written or {}).items():
+        if why := _unknown(name):
+            faults.append(fault(f"{path}[{name}]", name, why))
+            continue
+        try:
+            amounts[name] = milli(quantity)
+        except QuantityError as error:
+            faults.append(f"{path}[{name}]: {error}")
+            continue
+        if amounts[name] < 0:
+            faults.append(fault(f"{path}[{name}]", quantity, "must not be negative"))
+    return amounts
+
+
+def _unknown(resource: str) -> str:
+    """Return why a name is no resource that a quota can count, or "" if it is one."""
+    if resource.startswith(names.PREFIX) and resource != names.GPU_MEMORY_QUOTA:
+        return f"is no resource: of ours there is {names.GPU_MEMORY_QUOTA}"
+    if "/" in resource or resource in _UNPREFIXED or resource.startswith(_HUGEPAGES):
+        return ""
+    return f"is no resource: write {', '.join(_UNPREFIXED)} or a name with a prefix, such as {names.GPU}"
