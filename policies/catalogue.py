@@ -7,7 +7,7 @@ stand in where no agent has reported yet. Source: NVIDIA's MIG user guide (suppo
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
@@ -73,6 +73,11 @@ def by_product(label: str) -> BoardModel | None:
     The suffixes that NVIDIA's plugin adds (`-SHARED`, `-MIG-1g.5gb`) are cut off first.
     """
     return _models().get(_PLUGIN_SUFFIX.sub("", label))
+
+
+def models() -> Iterable[BoardModel]:
+    """Return every model of the table."""
+    return _models().values()
 
 
 def nominal_gb(product: str, memory_mib: int) -> int:

@@ -17,12 +17,14 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
         uid: of the pod that was judged.
         version: its resourceVersion then, a precondition of the write.
         avoid: nodes promised to others, excluded by required node affinity in the same patch; sorted.
+        capacity: the capacity label to set in the same patch; empty where no quota governs the pod.
     """
 
     pod: str
     uid: str
     version: str
     avoid: tuple[str, ...] = ()
+    capacity: str = ""
 
 
 class Relabel(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
     """Return the orders that carry out a plan, by node name.
 
     A board that loses slices on which a pod could land that is being released now (`landing`: profile -> nodes) keeps
-    its layout until that pod is bound.
+    its layout until that pod is bound; so does one that would lose slices of pods that are still on their way out.
     """
     ordered: list[Layout] = []
     for position, site in enumerate(plan.seating.sites):
@@ -33,7 +33,11 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
         lost: set[str] = set()
         for plot, state in enumerate(plan.seating.states[position]):
             gone = destroyed(plan, position, plot)
-            if state.target is None or any(landing.get(profile, 0) >> position & 1 for profile in gone):
+            if (
+                state.target is None
+                or Counter(site.plots[plot].leaving) - Counter(state.target)
+                or any(landing.get(profile, 0) >> position & 1 for profile in gone)
+            ):
                 continue
             index = site.plots[plot].index
             target[index], basis[index] = state.target, site.plots[plot].existing

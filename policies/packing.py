@@ -21,7 +21,8 @@ boards touched, minus the starts left by plain profile, largest first)
 """
 
 _STARTS = 6  # plain profiles of a seven-slice board; other boards have fewer
-_NOTHING: Cost = (0,) * (7 + _STARTS)
+NOTHING: Cost = (0,) * (7 + _STARTS)
+"""What it costs to plan nothing."""
 
 
 @dataclass(eq=False, slots=True)
@@ -137,7 +138,7 @@ def _state(plot: Plot, demand: Profiles, number: int) -> State | None:
 
 def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
     if plot.model is None:
-        return (*_NOTHING[:2], later, *_NOTHING[3:])
+        return (*NOTHING[:2], later, *NOTHING[3:])
     held = Counter(plot.fixed) - Counter(plot.open)
     taken = [*(placement.profile for placement in held.elements()), *demand]
     units, compute = _shares(plot, taken)

@@ -67,6 +67,51 @@ class Plan:
         return [item for part in (ready, there, coming, placed - there) for item in part.elements()]
 
 
+class Planner:
+    """A walk over pods in their order, one at a time.
+
+    Attributes:
+        found: what it has come to so far.
+        slow: nodes that pods are leaving; others are looked at first.
+    """
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self.found = Plan(Seating(list(sites)), {}, {})
+        self.slow: Nodes = 0
+        self._budget = Budget(_TRIES)
+        self._kinds = _Kinds(self.found.seating)
+
+    def admit(self, demand: Demand) -> bool:
+        """Seat a pod with all those admitted before it; return whether it could be."""
+        guest = Guest(demand.pod.key, self.kind(demand))
+        if not guest.kind.refused:
+            self._serve(guest)
+        if guest.seat:
+            self.found.guests[guest.key] = guest
+            return True
+        # What has been admitted since only takes more room, so no later pod of this kind can be served.
+        guest.kind.refused = True
+        self.found.refused[guest.key] = guest.kind
+        return False
+
+    def kind(self, demand: Demand) -> Kind:
+        """Return the kind of a pod."""
+        return self._kinds.of(demand)
+
+    def finish(self) -> Plan:
+        """Return the plan, with the pods on the seats that cost least."""
+        improve(self.found.seating, self.found.guests.values(), self._budget)
+        return self.found
+
+    def _serve(self, guest: Guest) -> None:
+        seating, kind = self.found.seating, guest.kind
+        found = (seating.find(kind, ~self.slow) if self.slow else None) or seating.find(kind)
+        if found is not None:
+            seating.put(guest, found[1])
+        elif kind.profiles and not kind.settled:
+            make_room(seating, guest, self._budget)
+
+
 def plan(demands: Iterable[Demand], sites: Sequence[Site]) -> Plan:
     """Walk pods in their order and return who is served where.
 
@@ -74,23 +119,10 @@ def plan(demands: Iterable[Demand], sites: Sequence[Site]) -> Plan:
         demands: pods in the order of the queue, released ones first.
         sites: the nodes that may be used, by name.
     """
-    seating = Seating(sites)
-    found = Plan(seating, {}, {})
-    budget = Budget(_TRIES)
-    kinds = _Kinds(seating)
+    planner = Planner(sites)
     for demand in demands:
-        kind = kinds.of(demand)
-        guest = Guest(demand.pod.key, kind)
-        if not kind.refused:
-            _serve(seating, guest, budget)
-        if guest.seat:
-            found.guests[guest.key] = guest
-        else:
-            # What has been admitted since only takes more room, so no later pod of this kind can be served.
-            kind.refused = True
-            found.refused[guest.key] = kind
-    improve(seating, found.guests.values(), budget)
-    return found
+        planner.admit(demand)
+    return planner.finish()
 
 
 def admits(node: NodeView, constraints: Constraints) -> bool:
@@ -101,14 +133,6 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
         and constraints.selects(node.name, node.labels)
         and constraints.tolerates(node.taints)
     )
-
-
-def _serve(seating: Seating, guest: Guest, budget: Budget) -> None:
-    found = seating.find(guest.kind)
-    if found is not None:
-        seating.put(guest, found[1])
-    elif not guest.kind.settled:
-        make_room(seating, guest, budget)
 
 
 class _Kinds:

@@ -182,12 +182,13 @@ class _Hall:
             if self._fit_of(group, other) & fit and (count := len(other.claims) - (other is group))
         ]
         most = _largest_rooms(other for other, _ in rivals)
+        bare = sum(count for other, count in rivals if not other.need)  # of the others a node takes one a slice
         roomy = roomy_spare = spare = 0
         for site in nodes_in(fit):
-            by_slices = min(stock[site].get(name, 0) - count + 1 for name, count in group.need.items())
+            by_slices = min((stock[site].get(name, 0) - n + 1 for name, n in group.need.items()), default=_PLENTY)
             by_room = _spare_room(self._stock.room[site], group.room, most)
             spare += min(by_slices, by_room)
-            if by_room > sum(stock[site].values()):
+            if by_room > sum(stock[site].values()) + bare:
                 roomy |= 1 << site
                 roomy_spare += by_slices
         weights = [(other, count, sum(other.need.get(name, 0) for name in group.need)) for other, count in rivals]
@@ -222,13 +223,14 @@ class _Hall:
         return short | {_ROOM} if crowded else short
 
 
+_PLENTY = 1 << 30
 _ROOM = "room"
 """What is short at home if not slices; no profile is called so."""
 
 
 def _spare_room(room: Mapping[str, int], own: tuple[tuple[str, int], ...], most: Mapping[str, int]) -> int:
     """Return how many pods must land on a node at least until its room is too small for one more."""
-    spare = 1 << 30
+    spare = _PLENTY
     for name, amount in own:
         left = room.get(name, 0) - amount
         if left < 0:

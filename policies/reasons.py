@@ -23,15 +23,21 @@ def slices(profiles: Iterable[str]) -> str:
     return f"{text} on one node" if counts.total() > 1 else text
 
 
-def refused(plan: Plan, pod: PodView, nodes: Sequence[NodeView]) -> Reason:
+def needs(kind: Kind) -> str:
+    """Return the slices that a pod needs, as the beginning of a sentence; nothing for a pod that needs none."""
+    return f"needs {slices(kind.profiles)}; " if kind.profiles else ""
+
+
+def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
     """Return why no place was found for a pod, when all that the plan admits have theirs.
 
     Args:
         plan: the plan that refused it.
         pod: the pod.
+        kind: its kind.
         nodes: every node, those that are away included.
     """
-    kind, seating = plan.refused[pod.key], plan.seating
+    seating = plan.seating
     makers = [
         site
         for site in nodes_in(kind.candidates)
@@ -47,7 +53,7 @@ def refused(plan: Plan, pod: PodView, nodes: Sequence[NodeView]) -> Reason:
             for site in makers
         ]
         code, why = names.NO_ROOM, _lacks_slices(kind, boards, seating.packing)
-    return code, f"needs {slices(kind.profiles)}; {why}"
+    return code, f"{needs(kind)}{why}"
 
 
 def _makes(plot: Plot, profile: str) -> bool:
@@ -70,6 +76,8 @@ def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason
     )
     if away:
         return names.NODES_AWAY, f"only nodes that are cordoned or not Ready could give that ({away})"
+    if not kind.profiles:
+        return names.NODES_FULL, "no node is open to the pod (selector, affinity, taints), or up"
     if not kind.candidates:
         return names.NO_BOARD, "no node is open to the pod (selector, affinity, taints)"
     return names.NO_BOARD, f"no board makes that on the nodes open to the pod ({kind.candidates.bit_count()})"
@@ -82,7 +90,8 @@ def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
         if (most := max(room.get(name, 0) for room in rooms)) < amount
     ]
     without = " and ".join(lacking) or "all of " + ", ".join(name for name, _ in kind.room)
-    return f"{_have(len(rooms), 'node')} a place for that, but not {without}"
+    place = "a place for that, but not" if kind.profiles else "not"
+    return f"{_have(len(rooms), 'node')} {place} {without}"
 
 
 def _lacks_slices(kind: Kind, boards: list[list[State]], packing: Packing) -> str:

@@ -32,7 +32,7 @@ def make_room(seating: Seating, guest: Guest, budget: Budget) -> bool:
 
 def improve(seating: Seating, guests: Iterable[Guest], budget: Budget) -> None:
     """Bring pods to the seats that cost least in all: exactly if they are few, else one by one where slices would be destroyed."""
-    everybody = list(guests)
+    everybody = [guest for guest in guests if guest.kind.profiles]
     sites = 0
     for guest in everybody:
         sites |= guest.kind.candidates

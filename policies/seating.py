@@ -5,12 +5,12 @@ pod" is one `&` however many nodes there are.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from policies.geometry import Profiles
-from policies.packing import Cost, Packing, State, Step, plus
+from policies.packing import NOTHING, Cost, Packing, State, Step, plus
 from policies.supply import Site
 
 Nodes = int
@@ -66,6 +66,13 @@ def nodes_in(nodes: Nodes) -> Iterator[int]:
         nodes ^= lowest
 
 
+class Kept(NamedTuple):
+    """What is kept on a node for somebody who cannot be seated yet: slices as (board, profile), and room."""
+
+    slices: tuple[tuple[int, str], ...]
+    room: tuple[tuple[str, int], ...]
+
+
 @dataclass(eq=False, slots=True)
 class Seating:
     """Boards and room of all nodes, with the pods planned so far.
@@ -78,12 +85,13 @@ class Seating:
         guests: the pods on each node, in the order of their coming.
     """
 
-    sites: Sequence[Site]
+    sites: list[Site]
     packing: Packing = field(default_factory=Packing)
     states: list[list[State]] = field(init=False)
     room: list[dict[str, int]] = field(init=False)
     guests: list[dict[Guest, None]] = field(init=False)
     kinds: list[Kind] = field(default_factory=list)
+    _kept: dict[int, list["Kept"]] = field(default_factory=dict)
     _members: dict[State, Nodes] = field(default_factory=dict)
     _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
     _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
@@ -96,12 +104,17 @@ class Seating:
             for state in states:
                 self._members[state] = self._members.get(state, 0) | 1 << position
 
-    def find(self, kind: Kind) -> tuple[Cost, Seat] | None:
-        """Return the cheapest seat for a pod with its cost, or None; of equal ones that of the first node and board."""
+    def find(self, kind: Kind, nodes: Nodes = -1) -> tuple[Cost, Seat] | None:
+        """Return the cheapest seat for a pod with its cost, or None; of equal ones that of the first node and board.
+
+        `nodes` are those that are looked at: all, if not said.
+        """
         if len(kind.profiles) == 1:
-            return self._find_one(kind, kind.profiles[0])
+            return self._find_one(kind, kind.profiles[0], nodes)
+        if not kind.profiles:
+            return next(((NOTHING, Seat(site, ())) for site in self.roomy(kind, kind.candidates & nodes)), None)
         best: tuple[Cost, Seat] | None = None
-        for site in self.roomy(kind, kind.candidates):
+        for site in self.roomy(kind, kind.candidates & nodes):
             for cost, plots in self.spreads(kind, self.states[site])[:1]:
                 if best is None or cost < best[0]:
                     best = cost, Seat(site, plots)
@@ -142,6 +155,48 @@ class Seating:
             kind.crowded &= ~(1 << seat.site)
         return seat
 
+    def keep(self, site: int, kept: Kept) -> None:
+        """Take slices, as far as they can be had, and room, which may fall below zero, from all who come later."""
+        had = []
+        for plot, profile in kept.slices:
+            if step := self.packing.add(self.states[site][plot], profile):
+                self._enter(site, plot, step.state)
+                had.append((plot, profile))
+        for name, amount in kept.room:
+            self.room[site][name] = self.room[site].get(name, 0) - amount
+        self._kept.setdefault(site, []).append(Kept(tuple(had), kept.room))
+
+    def let_go(self) -> None:
+        """Take back all that is kept on boards: it stands for nobody's slices, so that none may be cut for it."""
+        for site, everything in self._kept.items():
+            for kept in everything:
+                for plot, profile in kept.slices:
+                    self._enter(site, plot, self.packing.remove(self.states[site][plot], profile))
+        self._kept.clear()
+
+    def alter(self, position: int, site: Site) -> None:
+        """Let a node be another: pods have left it, or have not after all. Who was seated there keeps its seat.
+
+        Raises AssertionError if somebody cannot.
+        """
+        guests = [(guest, self.take(guest)) for guest in reversed(self.guests[position])]
+        for state in set(self.states[position]):
+            self._members[state] &= ~(1 << position)
+        self.sites[position] = site
+        self.states[position] = [self.packing.start(plot) for plot in site.plots]
+        self.room[position] = dict(site.room)
+        for state in self.states[position]:
+            self._join(state, position)
+        for guest, seat in reversed(guests):
+            if seat:
+                self.put(guest, seat)
+        kept = self._kept.pop(position, [])
+        for each in kept:
+            self.keep(position, each)
+        for kind in self.kinds:
+            kind.crowded &= ~(1 << position)
+            kind.refused = False
+
     def roomy(self, kind: Kind, nodes: Nodes) -> Iterator[int]:
         """Yield the nodes among these that have room for a pod, first by name first."""
         for site in nodes_in(nodes & ~kind.crowded):
@@ -169,7 +224,7 @@ class Seating:
         found: list[tuple[Cost, tuple[int, ...]]],
     ) -> None:
         if len(plots) == len(kind.profiles):
-            found.append((cost or (), plots))
+            found.append((cost or NOTHING, plots))
             return
         profile = kind.profiles[len(plots)]
         # Equal slices are not swapped: the next goes to the same board or a later one.
@@ -190,13 +245,13 @@ class Seating:
         step = self.packing.add(state, profile)
         return None if step is None or (kind.settled and step.creates) else step
 
-    def _find_one(self, kind: Kind, profile: str) -> tuple[Cost, Seat] | None:
+    def _find_one(self, kind: Kind, profile: str, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""
         best: tuple[Cost, Seat] | None = None
         for cost, _, state in self._ranking(profile):
             if best and cost != best[0]:
                 break
-            nodes = self._members.get(state, 0) & kind.candidates
+            nodes = self._members.get(state, 0) & kind.candidates & among
             if not nodes or self._step(kind, state, profile) is None:
                 continue
             for site in self.roomy(kind, nodes):
@@ -220,6 +275,10 @@ class Seating:
         before, self.states[site][plot] = self.states[site][plot], state
         if before not in self.states[site]:
             self._members[before] &= ~(1 << site)
+        self._join(state, site)
+
+    def _join(self, state: State, site: int) -> None:
+        """Note that a node has a board in a state, which the rankings may not know yet."""
         if state not in self._members:
             self._members[state] = 0
             for profile, ranking in self._ranked.items():

@@ -13,55 +13,61 @@ from typing import Final
 from policies import names, reasons
 from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
+from policies.ground import Ground
+from policies.ledger import Ledger
 from policies.orders import destroyed, judge_withdrawn, layouts
-from policies.plan import Demand, admits, plan
+from policies.plan import Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Guest, Kind, Nodes, nodes_in
-from policies.supply import size_of, slices_of, survey
+from policies.settings import DEFAULTS, Settings
+from policies.supply import slices_of, survey
 from policies.view import NodeView, PodView, View
+from policies.walk import Walk
 
 UNSCHEDULABLE_S: Final = 30
 """Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
 
 
-def settle(view: View) -> Decision:
-    """Return everything to do now. The order of nodes and pods in the view does not matter."""
-    return _Settlement(_Sorted(view)).decide()
-
-
-def queue_order(pod: PodView) -> tuple[int, int, tuple[int, int, int], str, str]:
-    """Return the key of the one order of waiting pods: higher priority, older, smaller request, namespace/name.
-
-    A request is smaller by the GB of its slices, then by their compute slices, then by CPU.
-    """
-    sizes = [(size_of(profile), count) for profile, count in slices_of([pod]).items()]
-    gigabytes = sum(size[0] * count for size, count in sizes)
-    compute = sum(size[1] * count for size, count in sizes)
-    return -pod.priority, pod.created, (gigabytes, compute, pod.request.get("cpu", 0)), pod.namespace, pod.name
+def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
+    """Return everything to do now. The order of what is in the view does not matter."""
+    ledger = Ledger(view, settings.quota)
+    return _Settlement(_Sorted(view, ledger), ledger, settings).decide()
 
 
 class _Sorted:
     """The view in order: nodes by name, pods by what can be done for them."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, ledger: Ledger) -> None:
+        self.view = view
         self.nodes = sorted(view.nodes, key=lambda node: node.name)
         self.bound: dict[str, list[PodView]] = {node.name: [] for node in self.nodes}
-        self.promised: list[PodView] = []  # released, so that slices are kept for them
-        self.queue: list[PodView] = []  # to be served: gated, or given up by the scheduler
+        self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
-        self.unneeding: list[PodView] = []  # gated, though they ask for no slice
-        pending = [pod for pod in view.pods if not (pod.node or pod.finished or pod.terminating)]
-        for pod in sorted(pending, key=queue_order):
-            if pod.held:
+        self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota governs them
+        waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
+        for pod in view.pods:
+            if pod.node:
+                if not pod.finished:
+                    self.bound.setdefault(pod.node, []).append(pod)
+            elif pod.finished or pod.terminating:
+                continue
+            elif pod.held:
                 self.held += [pod] if pod.gated else []
-            elif not pod.slices:
+            elif not (pod.slices or ledger.governs(pod)):
                 self.unneeding += [pod] if pod.gated else []
             elif pod.gated or _given_up(pod, view.now):
-                self.queue.append(pod)
+                waiting.append(pod)
             else:
                 self.promised.append(pod)
-        for pod in sorted((pod for pod in view.pods if pod.holds), key=lambda pod: pod.key):
-            self.bound.setdefault(pod.node, []).append(pod)
+        for bound in self.bound.values():
+            bound.sort(key=_key)
+        for pods in (self.promised, self.held, self.unneeding):
+            pods.sort(key=ledger.queue_order)
+        self.queue = ledger.in_order(waiting)
+
+
+def _key(pod: PodView) -> tuple[str, str]:
+    return pod.namespace, pod.name
 
 
 def _given_up(pod: PodView, now: float) -> bool:
@@ -71,24 +77,27 @@ def _given_up(pod: PodView, now: float) -> bool:
 class _Settlement:
     """The plan for a view, and what follows from it."""
 
-    def __init__(self, seen: _Sorted) -> None:
-        self.seen = seen
+    def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
+        self.seen, self.ledger = seen, ledger
+        self._told: dict[Kind, reasons.Reason] = {}
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.queue)}
-        promised: dict[Constraints, set[str]] = {}
+        landing: dict[Constraints, set[str]] = {}
         for pod in seen.promised:
-            promised.setdefault(pod.constraints, set()).update(slices_of([pod]))
-        self.sites = [
-            survey(node, seen.bound[node.name], _promised_on(node, promised))
-            for node in seen.nodes
-            if node.ready and not node.cordoned
-        ]
-        demands = [*(Demand(pod, settled=True) for pod in seen.promised), *map(Demand, seen.queue)]
-        self.plan = plan(demands, self.sites)
+            landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
+        up = [node for node in seen.nodes if node.ready and not node.cordoned]
+        promised = {node.name: _promised_on(node, landing) for node in up}
+        planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
+        self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
+        self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
+        self.walk.go(seen.promised, seen.queue)
+        self.plan = planner.finish()
+        self.plan.seating.let_go()
+        self.sites = self.plan.seating.sites
 
     def decide(self) -> Decision:
         """Return the decision."""
         claims = self._claims()
-        allowed = release(claims, self._stock())
+        allowed = release([*claims, *self.ground.held], self._stock())
         landing: dict[str, Nodes] = {}
         for claim in claims:
             for profile, _ in claim.need if claim.key in allowed else ():
@@ -97,11 +106,21 @@ class _Settlement:
         judged = [judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) for node in self.seen.nodes]
         ordered += [action for action in judged if isinstance(action, Layout)]
         later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
+        for key in later:
+            self.ledger.withdraw(self.pods[key])
+        labels = self.ledger.capacities()
         return Decision(
             ungate=(
                 *(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in self.seen.unneeding),
-                *(self._release(pod, allowed[pod.key]) for pod in self.seen.queue if pod.key in allowed),
+                *(
+                    self._release(pod, allowed[pod.key], labels.get(pod.key, ""))
+                    for pod in self.seen.queue
+                    if pod.key in allowed
+                ),
             ),
+            relabel=tuple(self.ledger.relabels(labels)),
+            evict=tuple(self.walk.evict),
+            quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
             cuts=tuple(action for action in judged if isinstance(action, Cut)),
             waiting=tuple(self._waiting(later, {layout.node for layout in ordered})),
@@ -110,20 +129,26 @@ class _Settlement:
 
     def _claims(self) -> list[Claim]:
         """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
-        left = [dict(site.grantable) for site in self.sites]
+        left = [(dict(site.grantable), dict(site.now)) for site in self.sites]
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
             if guest.seat is None:
                 continue
             home, need = guest.seat.site, Counter(guest.kind.profiles)
-            there = all(left[home].get(profile, 0) >= count for profile, count in need.items())
-            for profile, count in need.items() if there else ():
-                left[home][profile] -= count
+            slices, room = left[home]
+            there = all(slices.get(profile, 0) >= count for profile, count in need.items()) and all(
+                room.get(name, 0) >= amount for name, amount in guest.kind.room
+            )
+            if there:
+                for profile, count in need.items():
+                    slices[profile] -= count
+                for name, amount in guest.kind.room:
+                    room[name] -= amount
             role = Role.LATER
             if guest.kind.settled:
                 role = Role.RELEASED
             elif there and self.pods[guest.key].gated:
-                role = Role.CANDIDATE
+                role = Role.LATER if guest.key in self.walk.waits else Role.CANDIDATE
             elif there:
                 continue  # the scheduler may place it already
             claims.append(
@@ -157,16 +182,17 @@ class _Settlement:
             later=[
                 Counter(item.profile for state in states for item in state.slots) for states in self.plan.seating.states
             ],
-            room=[site.room for site in self.sites],
+            room=[site.now for site in self.sites],
         )
 
-    def _release(self, pod: PodView, nodes: Nodes) -> Release:
+    def _release(self, pod: PodView, nodes: Nodes, capacity: str) -> Release:
         avoid = self.plan.guests[pod.key].kind.candidates & ~nodes
         return Release(
             pod=pod.key,
             uid=pod.uid,
             version=pod.version,
             avoid=tuple(self.sites[site].node.name for site in nodes_in(avoid)),
+            capacity=capacity,
         )
 
     def _planned(self, later: dict[str, Claim]) -> dict[str, Planned]:
@@ -177,14 +203,16 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
         waiting: list[Waiting] = []
-        told: dict[Kind, reasons.Reason] = {}
         for pod in self.seen.queue:
-            if pod.key in later:
+            kind = self.plan.refused.get(pod.key)
+            if pod.key in self.walk.waits:
+                code, message = self.walk.waits[pod.key]
+                if kind and code == names.NOTHING_TO_RECLAIM:
+                    message = f"{message}; {self._refused(pod, kind)[1]}"
+            elif pod.key in later:
                 code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
-            elif kind := self.plan.refused.get(pod.key):
-                if kind not in told:
-                    told[kind] = reasons.refused(self.plan, pod, self.seen.nodes)
-                code, message = told[kind]
+            elif kind:
+                code, message = self._refused(pod, kind)
             else:
                 continue
             waiting.append(Waiting(pod=pod.key, reason=code, message=message))
@@ -193,11 +221,18 @@ class _Settlement:
             for pod in self.seen.held
         ]
 
+    def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
+        if kind not in self._told:
+            self._told[kind] = reasons.refused(self.plan, pod, kind, self.seen.nodes)
+        return self._told[kind]
+
     def _delay(self, guest: Guest, claim: Claim, ordered: set[str]) -> reasons.Reason:
         """Return why a pod that has been given slices is not released yet."""
-        needs, node = f"needs {reasons.slices(guest.kind.profiles)}; ", self.sites[claim.home].node
+        needs, node = reasons.needs(guest.kind), self.sites[claim.home].node
         if claim.role is Role.CANDIDATE:
             return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
+        if not guest.kind.profiles:
+            return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
         if node.in_flight or node.name in ordered:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
         if any(self.plan.seating.states[claim.home][plot].target for plot in (guest.seat.plots if guest.seat else ())):

@@ -5,7 +5,7 @@ can be scheduled, pain P16) and the bound pods (nobody holds it). Where they dis
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
         coming: those of `open` that do not exist yet: the board is being cut.
         free: slices that exist, that nobody holds and that may go.
         existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
+        leaving: those of `free` or `open` that pods on their way out still hold, so that they cannot go yet.
     """
 
     index: int
@@ -45,6 +46,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     coming: Placements = ()
     free: Placements = ()
     existing: Placements = ()
+    leaving: Placements = ()
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         node: the node.
         plots: its boards.
-        room: what it has left besides slices.
+        room: what it has left besides slices when everybody who is leaving has left.
+        now: what it has left besides slices now.
         grantable: slices that can be given away at once, by profile.
         doomed: profiles of which an order under way destroys free slices: a pod that comes now could land on one.
     """
@@ -61,27 +64,44 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeView
     plots: tuple[Plot, ...]
     room: Room
+    now: Room
     grantable: dict[str, int]
     doomed: frozenset[str] = frozenset()
 
 
-def survey(node: NodeView, bound: Sequence[PodView], promised: frozenset[str] = frozenset()) -> Site:
+def survey(
+    node: NodeView,
+    bound: Sequence[PodView],
+    promised: frozenset[str] = frozenset(),
+    leaving: Collection[str] = (),
+) -> Site:
     """Return what a node can give.
 
     Args:
         node: the node.
         bound: the pods bound there that have not ended, those without slices included.
         promised: profiles whose free slices may not go, since a released pod could land on them.
+        leaving: those of the bound pods (namespace/name) that are on their way out; what is planned counts on that.
     """
     need = slices_of(bound)
     node = occupied(node, need)
-    unshown = need - Counter(item.profile for board in node.boards for item in board.slices if item.used)
-    plots = [_plot(node, board, promised | unshown.keys()) for board in node.boards]
+    staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
+    needed = slices_of(staying) if leaving else need
+    then = _without(node, leaving, need - needed, needed) if leaving else node
+    unshown = needed - Counter(item.profile for board in then.boards for item in board.slices if item.used)
+    plots = [_plot(then, board, promised | unshown.keys()) for board in then.boards]
+    if leaving:
+        plots = [
+            replace(plot, leaving=_unused(*boards))
+            for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
+        ]
     doomed = _doomed(node)
+    now = room_left(node, bound)
     return Site(
         node=node,
-        plots=tuple(_held(plots, unshown) if plots else [_foreign(node, need)]),
-        room=_room(node, bound),
+        plots=tuple(_held(plots, unshown) if plots else [_foreign(node, needed)]),
+        room=room_left(node, staying) if leaving else now,
+        now=now,
         grantable=_grantable(node, need, doomed),
         doomed=doomed,
     )
@@ -115,9 +135,7 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
 
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
     """Return what a pod takes of a node's room, sorted: everything but slices, and its place among the pods."""
-    return tuple(
-        sorted(({name: amount for name, amount in pod.request.items() if not is_slice(name)} | _ONE_POD).items())
-    )
+    return tuple(sorted([*((name, amount) for name, amount in pod.request.items() if not is_slice(name)), _ONE_POD]))
 
 
 def size_of(profile: str) -> tuple[int, int]:
@@ -127,7 +145,7 @@ def size_of(profile: str) -> tuple[int, int]:
     return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
 
 
-_ONE_POD = {"pods": 1000}
+_ONE_POD = ("pods", 1000)
 
 
 def _largest_first(profile: str) -> tuple[int, int, str]:
@@ -153,6 +171,28 @@ def _with_used(board: Board, profile: str) -> Board | None:
     (placement,) = found.placed
     more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
     return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))
+
+
+def _without(node: NodeView, leaving: Collection[str], gone: Counter[str], needed: Counter[str]) -> NodeView:
+    """Return the node when pods have left. Where the agent does not say which slices are theirs, the first ones are."""
+    used = Counter(item.profile for board in node.boards for item in board.slices if item.used)
+    left = Counter({profile: min(count, max(used[profile] - needed[profile], 0)) for profile, count in gone.items()})
+    boards = list(node.boards)
+    for theirs in (True, False):
+        for position, board in enumerate(boards):
+            slices = list(board.slices)
+            for index, item in enumerate(slices):
+                if item.used and left[item.profile] and (item.pod in leaving if theirs else item.pod is None):
+                    slices[index] = replace(item, used=False, pod=None)
+                    left[item.profile] -= 1
+            boards[position] = replace(board, slices=tuple(slices))
+    return replace(node, boards=tuple(boards))
+
+
+def _unused(board: Board, then: Board) -> Placements:
+    """Return the slices of a board that are used now and are not then."""
+    used, still = (Counter(item.placement for item in each.slices if item.used) for each in (board, then))
+    return tuple(sorted((used - still).elements(), key=by_start))
 
 
 def _plot(node: NodeView, board: Board, protected: frozenset[str]) -> Plot:
@@ -222,9 +262,12 @@ def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> di
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 
-def _room(node: NodeView, bound: Sequence[PodView]) -> Room:
+def room_left(node: NodeView, bound: Iterable[PodView]) -> Room:
+    """Return what a node has left besides slices when these pods are on it."""
     room = {name: amount for name, amount in node.allocatable.items() if not is_slice(name)}
     for pod in bound:
-        for name, amount in room_request(pod):
-            room[name] = room.get(name, 0) - amount
+        for name, amount in pod.request.items():
+            if not is_slice(name):
+                room[name] = room.get(name, 0) - amount
+        room["pods"] = room.get("pods", 0) - 1000
     return room

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from policies import names
 from policies.annotations import Placement
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
-from policies.settle import UNSCHEDULABLE_S, queue_order, settle
-from policies.view import view_pod
+from policies.ledger import Ledger
+from policies.settings import DEFAULTS
+from policies.settle import UNSCHEDULABLE_S, settle
+from policies.view import View, view_pod
 from tests.builders import A30, T4, make_node, make_pod
 from tests.policies.cluster import (
     agent_step,
@@ -118,7 +120,9 @@ def test_pods_stand_in_one_order():
     ]
     shuffled = [view_pod(pod) for pod in ordered]
     random.Random(1).shuffle(shuffled)
-    assert [pod.key for pod in sorted(shuffled, key=queue_order)] == [view_pod(pod).key for pod in ordered]
+    assert [pod.key for pod in sorted(shuffled, key=Ledger(View(), DEFAULTS.quota).queue_order)] == [
+        view_pod(pod).key for pod in ordered
+    ]
 
 
 # What may be cut ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,201 @@
+"""The books of one decision: which quota counts which pod, as it is now and as it will be when victims have left.
+
+A victim on its way out (a deletion is under way, and we wrote for whom) counts for its claimant, no longer for its own
+quota. Planning looks at the time when all of those have left (`then`); a gate is only removed where there is also room
+for the pod as long as they are still there (`now`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from policies import names
+from policies.charges import Charges
+from policies.decision import QuotaStatus, Relabel
+from policies.governing import QuotaView, govern
+from policies.placement import profile_of
+from policies.quantity import Amounts
+from policies.quota import Lack, Usage, capacities, statuses
+from policies.settings import QuotaSettings
+from policies.supply import size_of
+from policies.view import PodView, View
+
+
+class Member(NamedTuple):
+    """A pod that a quota in force counts.
+
+    Attributes:
+        pod: the pod.
+        quota: its quota.
+        charge: what it costs, in thousandths.
+    """
+
+    pod: PodView
+    quota: QuotaView
+    charge: Amounts
+
+
+Size = tuple[int, int, int, int]
+"""By what a request is smaller: GB of GPU memory, compute slices, CPU, memory."""
+
+
+class Ledger:
+    """Who uses what.
+
+    Attributes:
+        then: usage when all victims on their way out have left, with everybody whom a decision grants something.
+        now: usage now, with everybody whom a decision releases.
+        real: of those only what is neither on its way out nor still to come.
+        leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
+        members: the pods that quotas count, those on their way out left aside.
+    """
+
+    def __init__(self, view: View, settings: QuotaSettings) -> None:
+        self._quotas = view.quotas
+        self._governed = govern(view.quotas)
+        self._charges = Charges(view.nodes, settings)
+        self._charged: dict[str, Amounts] = {}
+        in_force = [quota for quota in view.quotas if quota.title not in self._governed.unready]
+        self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
+        claimants = {pod.key: pod for pod in view.pods if pod.gated and self.quota(pod)} if in_force else {}
+        self.leaving = {
+            pod.key: pod.evicted_for for pod in view.pods if _is_leaving(pod) and pod.evicted_for in claimants
+        }
+        self.members: dict[str, Member] = {}
+        for pod in view.pods if in_force else ():
+            if (quota := self.quota(pod)) is None or not _counts(pod):
+                continue
+            charge = self.charge(pod)
+            if pod.key in self.leaving:
+                self._count_leaving(quota, self.quota(claimants[self.leaving[pod.key]]), charge)
+            else:
+                self.members[pod.key] = Member(pod, quota, charge)
+                for usage in (self.then, self.now, self.real, self._shown):
+                    usage.add(quota, charge)
+
+    def quota(self, pod: PodView) -> QuotaView | None:
+        """Return the quota in force that governs a pod, or None."""
+        quota = self._governed.by_namespace.get(pod.namespace)
+        return None if quota is None or quota.title in self._governed.unready else quota
+
+    def governs(self, pod: PodView) -> bool:
+        """Return whether a quota governs a pod, or would if it had no fault."""
+        return pod.namespace in self._governed.by_namespace
+
+    def fault(self, pod: PodView) -> str:
+        """Return what is wrong with the quota that claims a pod's namespace; empty where nothing is."""
+        quota = self._governed.by_namespace.get(pod.namespace)
+        unready = self._governed.unready.get(quota.title) if quota else None
+        return f"{quota.title}: {unready[1]}" if quota and unready else ""
+
+    def charge(self, pod: PodView) -> Amounts:
+        """Return what a pod costs."""
+        if (known := self._charged.get(pod.key)) is None:
+            known = self._charged[pod.key] = self._charges.of(pod)
+        return known
+
+    def lacks(self, usage: Usage, pod: PodView) -> list[Lack]:
+        """Return what keeps a pod out by quota; nothing if no quota governs it."""
+        quota = self.quota(pod)
+        return usage.lacks(quota, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
+
+    def grant(self, pod: PodView) -> None:
+        """Count a pod as one that will run."""
+        if quota := self.quota(pod):
+            self.then.add(quota, self.charge(pod))
+
+    def release(self, pod: PodView) -> None:
+        """Count a pod as one that may run from now on."""
+        if quota := self.quota(pod):
+            member = self.members[pod.key] = Member(pod, quota, self.charge(pod))
+            for usage in (self.now, self.real, self._shown):
+                usage.add(quota, member.charge)
+
+    def withdraw(self, pod: PodView) -> None:
+        """Count a released pod as one that is released later after all."""
+        if member := self.members.pop(pod.key, None):
+            for usage in (self.now, self.real, self._shown):
+                usage.add(member.quota, member.charge, -1)
+
+    def in_order(self, waiting: Iterable[PodView]) -> list[PodView]:
+        """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
+
+        In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
+        waiting pods that stand before.
+        """
+        everybody = sorted(waiting, key=self.queue_order)
+        if not self.then.used:
+            return everybody
+        before: dict[str, dict[str, int]] = {}
+        first: list[PodView] = []
+        second: list[PodView] = []
+        rest: list[PodView] = []
+        for within, taken, left in ((Usage.within_min, first, second), (Usage.within_guaranteed, second, rest)):
+            pending, left[:] = (everybody if taken is first else list(left)), []
+            taken[:] = []
+            for pod in pending:
+                quota = self.quota(pod)
+                if quota is None:
+                    taken.append(pod)
+                    continue
+                charge, more = self.charge(pod), before.setdefault(quota.title, {})
+                if not within(self.then, quota, charge, more):
+                    left.append(pod)
+                    continue
+                taken.append(pod)
+                for name, amount in charge.items():
+                    more[name] = more.get(name, 0) + amount
+        return [*first, *second, *rest]
+
+    def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
+        """Return the key of the order of waiting pods within a class."""
+        return -pod.priority, pod.created, self._size(pod), pod.namespace, pod.name
+
+    def capacities(self) -> dict[str, str]:
+        """Return the true capacity label of every pod that is counted; running pods by older, then as in the queue."""
+        by_quota: dict[str, list[Member]] = {}
+        for member in self.members.values():
+            by_quota.setdefault(member.quota.title, []).append(member)
+        labels: dict[str, str] = {}
+        for members in by_quota.values():
+            members.sort(key=self._running_order)
+            labels |= capacities(members[0].quota, ((member.pod.key, member.charge) for member in members))
+        return labels
+
+    def relabels(self, capacities: Mapping[str, str]) -> Iterator[Relabel]:
+        """Yield the labels that are not true, of pods that have been released before; by namespace/name."""
+        for key, capacity in sorted(capacities.items()):
+            pod = self.members[key].pod
+            if pod.capacity != capacity and not pod.gated and not pod.terminating:
+                yield Relabel(pod=key, uid=pod.uid, version=pod.version, capacity=capacity)
+
+    def statuses(self) -> tuple[QuotaStatus, ...]:
+        """Return the status of every quota."""
+        return statuses(self._governed, self._quotas, self._shown)
+
+    def _count_leaving(self, quota: QuotaView, claimant: QuotaView | None, charge: Amounts) -> None:
+        if claimant is None:  # pragma: no cover - only claimants that a quota governs are looked at
+            return
+        self._shown.add(claimant, charge)
+        if quota.title == claimant.title:
+            self.now.add(quota, charge)
+        else:
+            self.now.add_to_total(quota, charge)
+
+    def _running_order(self, member: Member) -> tuple[int, int, Size, str, str]:
+        pod = member.pod
+        return pod.created, -pod.priority, self._size(pod), pod.namespace, pod.name
+
+    def _size(self, pod: PodView) -> Size:
+        charge = self.charge(pod)
+        compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
+        memory = charge.get(names.GPU_MEMORY_QUOTA, 0)
+        return memory, compute, charge.get("cpu", 0), charge.get("memory", 0)
+
+
+def _counts(pod: PodView) -> bool:
+    """Return whether a pod uses quota: bound and not ended, or let through the gate."""
+    return not pod.finished and bool(pod.node or not (pod.gated or pod.terminating))
+
+
+def _is_leaving(pod: PodView) -> bool:
+    return bool(pod.evicted_for and pod.terminating and pod.node) and not pod.finished

@@ -1,0 +1,223 @@
+"""The arithmetic of quotas: who uses what, what is lent, what a pod lacks. Exact integers; knows no boards.
+
+Amounts are thousandths throughout, and a resource that is absent is not zero: one that `min` does not name is neither
+lent nor governed by it, one that `max` does not name has no cap. Everything is added up afresh from lists.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.decision import QuotaStatus
+from policies.governing import Governed, QuotaView
+from policies.quantity import Amounts, format_milli
+
+BINARY: Final = ("memory", "ephemeral-storage")
+"""Resources that people write with binary suffixes."""
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """A dimension in which a quota does not let a pod in.
+
+    Attributes:
+        resource: the dimension.
+        limit: `max` of its own quota, `sum` of all mins, or `min` for a pod that may not borrow.
+        used: what is used without the pod.
+        asked: what the pod costs.
+        bound: what may be used at most.
+    """
+
+    resource: str
+    limit: str
+    used: int
+    asked: int
+    bound: int
+
+    def said(self, quota: QuotaView) -> str:
+        """Return it with its numbers, as a part of a sentence."""
+        used, asked, bound = (amount(self.resource, n) for n in (self.used, self.asked, self.bound))
+        if self.limit == "sum":
+            return f"all quotas together would use {amount(self.resource, self.used + self.asked)} {self.resource} with the {asked} of the pod, and their mins add up to {bound}"
+        said = {
+            "max": f"its max is {bound}",
+            "min": f"its min is {bound}, and a pod that may not be evicted may not borrow",
+        }
+        return f"{quota.key} uses {used} {self.resource}, the pod asks for {asked}, and {said[self.limit]}"
+
+
+class Usage:
+    """What every quota uses at one time, and all together.
+
+    Attributes:
+        used: by title of the quota: of each resource that its min or max names.
+        total: of each resource, by the quotas whose min names it.
+    """
+
+    __slots__ = ("_governed", "_mins", "_unused", "total", "used")
+
+    def __init__(self, quotas: Iterable[QuotaView]) -> None:
+        self.used: dict[str, dict[str, int]] = {}
+        self.total: dict[str, int] = {}
+        self._mins: dict[str, int] = {}
+        self._unused: dict[str, int] = {}
+        for quota in quotas:
+            self.used[quota.title] = dict.fromkeys((*quota.min, *quota.max), 0)
+            for name, least in quota.min.items():
+                self.total.setdefault(name, 0)
+                self._mins[name] = self._mins.get(name, 0) + least
+                self._unused[name] = self._unused.get(name, 0) + least
+
+    def add(self, quota: QuotaView, amounts: Amounts, sign: int = 1) -> None:
+        """Count a pod's cost for a quota (`sign` -1: no longer)."""
+        used = self.used[quota.title]
+        for name in amounts.keys() & used.keys():
+            before = used[name]
+            used[name] = after = before + sign * amounts[name]
+            least = quota.min.get(name)
+            if least is not None:
+                self.total[name] += after - before
+                self._unused[name] += max(0, least - after) - max(0, least - before)
+
+    def add_to_total(self, quota: QuotaView, amounts: Amounts) -> None:
+        """Count a cost in the sum over all quotas only: it is on its way from this quota to another."""
+        for name in amounts.keys() & quota.min.keys():
+            self.total[name] += amounts[name]
+
+    def of(self, quota: QuotaView) -> Mapping[str, int]:
+        """Return what a quota uses."""
+        return self.used[quota.title]
+
+    def sum_of_mins(self, resource: str) -> int:
+        """Return what all quotas own together of a resource."""
+        return self._mins.get(resource, 0)
+
+    def guaranteed(self, quota: QuotaView, resource: str) -> int:
+        """Return how much above its min a quota may take back: its min's share of what stands unused in all mins."""
+        whole = self.sum_of_mins(resource)
+        return quota.min.get(resource, 0) * self._unused.get(resource, 0) // whole if whole else 0
+
+    def lacks(self, quota: QuotaView, charge: Amounts, *, borrows: bool = True) -> list[Lack]:
+        """Return the dimensions that keep a pod out, by name; `borrows` is false for a pod that may not be evicted."""
+        found: list[Lack] = []
+        used = self.used[quota.title]
+        for name in sorted(charge.keys() & used.keys()):
+            asked = charge[name]
+            if not asked:
+                continue
+            if used[name] + asked > quota.max.get(name, used[name] + asked):
+                found.append(Lack(name, "max", used[name], asked, quota.max[name]))
+            if name in quota.min and self.total[name] + asked > self._mins[name]:
+                found.append(Lack(name, "sum", self.total[name], asked, self._mins[name]))
+            if not borrows and used[name] + asked > quota.min.get(name, used[name] + asked):
+                found.append(Lack(name, "min", used[name], asked, quota.min[name]))
+        return found
+
+    def within_min(self, quota: QuotaView, charge: Amounts, more: Amounts | None = None) -> bool:
+        """Return whether a pod stays within min in all dimensions, `more` being used besides."""
+        return all(
+            self._with(quota, name, charge, more) <= least for name, least in quota.min.items() if charge.get(name)
+        )
+
+    def within_guaranteed(self, quota: QuotaView, charge: Amounts, more: Amounts | None = None) -> bool:
+        """Return whether a pod stays within min and what is guaranteed above it, in all dimensions."""
+        return all(
+            self._with(quota, name, charge, more) <= least + self.guaranteed(quota, name)
+            for name, least in quota.min.items()
+            if charge.get(name)
+        )
+
+    def _with(self, quota: QuotaView, name: str, charge: Amounts, more: Amounts | None) -> int:
+        return self.used[quota.title][name] + charge[name] + (more or {}).get(name, 0)
+
+
+def never(quota: QuotaView, usage: Usage, charge: Amounts, *, borrows: bool = True) -> list[Lack]:
+    """Return the dimensions in which a pod alone is more than its quota's max or than all mins: it can never run."""
+    nothing = 0
+    found: list[Lack] = []
+    for name in sorted(name for name, asked in charge.items() if asked):
+        asked = charge[name]
+        if asked > quota.max.get(name, asked):
+            found.append(Lack(name, "max", nothing, asked, quota.max[name]))
+        if name in quota.min and asked > usage.sum_of_mins(name):
+            found.append(Lack(name, "sum", nothing, asked, usage.sum_of_mins(name)))
+        if not borrows and asked > quota.min.get(name, asked):
+            found.append(Lack(name, "min", nothing, asked, quota.min[name]))
+    return found
+
+
+def capacities(quota: QuotaView, charges: Iterable[tuple[str, Amounts]]) -> dict[str, str]:
+    """Return the capacity label of each pod that a quota counts; the pods (key, cost) in the order of section 4."""
+    running: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    for key, charge in charges:
+        over = False
+        for name, least in quota.min.items():
+            if asked := charge.get(name, 0):
+                running[name] = running.get(name, 0) + asked
+                over = over or running[name] > least
+        labels[key] = names.OVER_QUOTA if over else names.IN_QUOTA
+    return labels
+
+
+def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> tuple[QuotaStatus, ...]:
+    """Return the status of every quota, by namespace, name and kind."""
+    everybody = sorted(quotas, key=lambda quota: (quota.namespace, quota.name, quota.kind))
+    in_force = [quota for quota in everybody if quota.title in usage.used]
+    lent = _lent(in_force, usage)
+    found: list[QuotaStatus] = []
+    for quota in everybody:
+        reason, message = governed.unready.get(quota.title, (names.QUOTA_READY, ""))
+        used = usage.used.get(quota.title, {})
+        found.append(
+            QuotaStatus(
+                kind=quota.kind,
+                namespace=quota.namespace,
+                name=quota.name,
+                generation=quota.generation,
+                governs=governed.namespaces.get(quota.title, ()),
+                min=quota.min,
+                max=quota.max,
+                used=dict(sorted(used.items())),
+                borrowed=_above(quota, used),
+                lent=lent.get(quota.title, {}),
+                guaranteed={name: usage.guaranteed(quota, name) for name in sorted(quota.min)} if used else {},
+                ready=quota.title in usage.used,
+                reason=reason,
+                message=message,
+            )
+        )
+    return tuple(found)
+
+
+def amount(resource: str, thousandths: int) -> str:
+    """Return an amount as people write it."""
+    return format_milli(thousandths, binary=resource in BINARY)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _above(quota: QuotaView, used: Amounts) -> dict[str, int]:
+    return {name: used[name] - least for name, least in sorted(quota.min.items()) if used.get(name, 0) > least}
+
+
+def _lent(quotas: list[QuotaView], usage: Usage) -> dict[str, dict[str, int]]:
+    """Return what each quota lends: its unused min's share of all that is borrowed; what is left over goes by name."""
+    lent: dict[str, dict[str, int]] = {}
+    for resource in sorted(usage.total):
+        owners = [quota for quota in quotas if resource in quota.min]
+        unused = {q.title: max(0, q.min[resource] - usage.of(q)[resource]) for q in owners}
+        borrowed = sum(max(0, usage.of(q)[resource] - q.min[resource]) for q in owners)
+        whole = sum(unused.values())
+        borrowed = min(borrowed, whole)
+        if not borrowed:
+            continue
+        shares = {title: borrowed * left // whole for title, left in unused.items()}
+        for title in [title for title in shares if unused[title] > shares[title]][: borrowed - sum(shares.values())]:
+            shares[title] += 1
+        for title, share in shares.items():
+            if share:
+                lent.setdefault(title, {})[resource] = share
+    return lent

@@ -1,0 +1,271 @@
+"""Who has to go so that a team gets back what it lends: the rules of section 4, the smallest set of victims that helps.
+
+For each dimension that a waiting pod lacks it may displace (1) borrowed pods of others while their quota uses more
+than its min, if with it its own quota stays within min; (2) the same while they use more than min and what is
+guaranteed above it, if its own stays within that; (3) pods of lower priority of its own quota. Victims are taken until
+it fits, in quota and on a node; then all that turn out unneeded are given back, the last first. Nobody goes in vain.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from policies import names
+from policies.budgets import BudgetView
+from policies.governing import QuotaView
+from policies.ground import SLICES, Ground
+from policies.ledger import Member
+from policies.quantity import Amounts
+from policies.quota import Usage
+from policies.seating import Kind
+from policies.view import PodView, is_slice
+
+
+@dataclass(eq=False, slots=True)
+class Claimant:
+    """A waiting pod that lacks something.
+
+    Attributes:
+        pod: the pod.
+        quota: its quota.
+        charge: what it costs.
+        kind: what it needs of nodes.
+    """
+
+    pod: PodView
+    quota: QuotaView
+    charge: Amounts
+    kind: Kind
+
+
+@dataclass(eq=False, slots=True)
+class Found:
+    """What a search has come to.
+
+    Attributes:
+        victims: who has to go, in the order in which they were chosen; empty if no set helps.
+        opened: whether the rules would let the pod displace anybody at all, protected or not.
+    """
+
+    victims: list[Member] = field(default_factory=list)
+    opened: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Reclaim:
+    """Chooses victims. What it has chosen has left `usage` and `ground` when it returns.
+
+    Attributes:
+        usage: usage when all who are on their way out have left, with all that is promised and held.
+        real: the same without what is promised and held: what is there to be taken.
+        ground: the nodes, in the same state.
+        members: the pods that quotas count and that could be asked to go.
+        labels: the true capacity label of each.
+        budgets: what may be evicted at once.
+        now: seconds since the epoch.
+        left: what each budget (namespace/name) still allows after what has been chosen.
+    """
+
+    usage: Usage
+    real: Usage
+    ground: Ground
+    members: Sequence[Member]
+    labels: Mapping[str, str]
+    budgets: Sequence[BudgetView]
+    now: float
+    _gone: set[str] = field(default_factory=set)
+    left: dict[str, int] = field(init=False)
+    _vain: dict[tuple[object, ...], bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.left = {budget.key: budget.allowed for budget in self.budgets}
+
+    def search(self, claimant: Claimant) -> Found:
+        """Return who has to go for a claimant."""
+        pod = claimant.pod
+        key = (
+            claimant.quota.title,
+            claimant.kind,
+            pod.priority,
+            pod.preempts,
+            pod.non_preemptible,
+            tuple(sorted(claimant.charge.items())),
+        )
+        if key in self._vain:  # since then others have only taken more
+            return Found(opened=self._vain[key])
+        found = self._search(claimant)
+        if found.victims:
+            self._vain.clear()
+        else:
+            self._vain[key] = found.opened
+        return found
+
+    def _search(self, claimant: Claimant) -> Found:
+        trial = _Trial(self, claimant)
+        others = [
+            member
+            for member in self.members
+            if member.pod.key not in self._gone
+            and (member.quota.title == claimant.quota.title or self.labels.get(member.pod.key) == names.OVER_QUOTA)
+        ]
+        opened = any(trial.rank(member) for member in others)
+        free = [member for member in others if opened and self._may_go(member.pod)]
+        while not trial.satisfied():
+            ranked = [(rank, member) for member in free if (rank := trial.rank(member)) and trial.budgeted(member)]
+            if not ranked:
+                trial.give_back_all()
+                return Found(opened=opened)
+            _, chosen = min(ranked, key=lambda item: item[0])
+            free.remove(chosen)
+            trial.take(chosen)
+        trial.give_back_unneeded()
+        for member in trial.taken:
+            self._gone.add(member.pod.key)
+            for budget in trial.covering(member):
+                self.left[budget] -= 1
+            self.ground.slow_down(member.pod)
+        return Found(trial.taken, opened)
+
+    def _may_go(self, pod: PodView) -> bool:
+        return bool(pod.node) and not (pod.terminating or pod.non_preemptible or pod.refused_until > self.now)
+
+
+Rank = tuple[bool, bool, int, int, tuple[int, ...], str]
+"""Over-quota first, not straddling first, lowest priority, newest, larger request in what is lacked, name."""
+
+
+class _Trial:
+    """Victims taken for one claimant, and what it still lacks."""
+
+    def __init__(self, reclaim: Reclaim, claimant: Claimant) -> None:
+        self.taken: list[Member] = []
+        self._all, self._claimant = reclaim, claimant
+        self._usage, self._real, self._ground = reclaim.usage, reclaim.real, reclaim.ground
+        self._covering: dict[str, list[str]] = {}
+        self._look()
+
+    def satisfied(self) -> bool:
+        """Return whether the claimant fits, in quota and on a node."""
+        return not (self._own or self._shared or self._homeless)
+
+    def take(self, member: Member) -> None:
+        """Let a pod go."""
+        self.taken.append(member)
+        self._leave(member)
+
+    def give_back_unneeded(self) -> None:
+        """Let those stay after all without whom it fits too, the last first."""
+        for member in reversed(list(self.taken)):
+            self._give_back(member)
+            if self.satisfied():
+                self.taken.remove(member)
+            else:
+                self._leave(member)
+
+    def give_back_all(self) -> None:
+        """Let everybody stay."""
+        for member in reversed(self.taken):
+            self._give_back(member)
+        self.taken.clear()
+
+    def covering(self, member: Member) -> list[str]:
+        """Return the budgets that cover a pod."""
+        pod = member.pod
+        if pod.key not in self._covering:
+            self._covering[pod.key] = [b.key for b in self._all.budgets if b.covers(pod.namespace, pod.labels)]
+        return self._covering[pod.key]
+
+    def budgeted(self, member: Member) -> bool:
+        """Return whether the budgets let a pod go besides those taken; one that two budgets cover may never."""
+        covering = self.covering(member)
+        if len(covering) != 1:
+            return not covering
+        (budget,) = covering
+        return sum(budget in self.covering(other) for other in self.taken) < self._all.left[budget]
+
+    def rank(self, member: Member) -> Rank | None:
+        """Return a pod's place among the victims, or None if no rule lets it go for this claimant now."""
+        claimant, pod = self._claimant, member.pod
+        freed = self._freed(member)
+        if not freed:
+            return None
+        if member.quota.title == claimant.quota.title:
+            if not claimant.pod.preempts or pod.priority >= claimant.pod.priority:
+                return None
+            straddles = False
+        else:
+            below = [self._leaves_below(member, name) for name in freed if self._opens(member, name)]
+            if not below:
+                return None
+            straddles = all(below)
+        sizes = tuple(-member.charge.get(name, 0) for name in self._dimensions)
+        over = self._all.labels.get(pod.key) == names.OVER_QUOTA
+        return not over, straddles, pod.priority, -pod.created, sizes, pod.key
+
+    def _leave(self, member: Member) -> None:
+        for usage in (self._usage, self._real):
+            usage.add(member.quota, member.charge, -1)
+        self._ground.vacate(member.pod)
+        self._look()
+
+    def _give_back(self, member: Member) -> None:
+        for usage in (self._usage, self._real):
+            usage.add(member.quota, member.charge)
+        self._ground.restore(member.pod)
+        self._look()
+
+    def _look(self) -> None:
+        """Work out what the claimant lacks."""
+        claimant = self._claimant
+        lacks = self._usage.lacks(claimant.quota, claimant.charge, borrows=not claimant.pod.non_preemptible)
+        self._shared = {lack.resource for lack in lacks if lack.limit == "sum"}
+        self._own = {lack.resource for lack in lacks if lack.limit != "sum"}
+        self._homeless = not self._ground.fits(claimant.kind)
+        self._dimensions = sorted(
+            self._shared | self._own | (set(_costs(claimant.charge)) if self._homeless else set())
+        )
+
+    def _freed(self, member: Member) -> set[str]:
+        """Return the dimensions in which a pod would free something that the claimant lacks."""
+        freed = {name for name in self._shared if member.charge.get(name) and name in member.quota.min}
+        if member.quota.title == self._claimant.quota.title:
+            freed |= {name for name in self._own if member.charge.get(name)}
+        if self._homeless:
+            for name in self._ground.lacks(self._claimant.kind, member.pod.node):
+                if name == SLICES:
+                    freed |= _gpus(self._claimant.charge) if member.pod.slices else set()
+                elif member.pod.request.get(name) or name == "pods":
+                    freed |= _gpus(self._claimant.charge) if name.startswith(names.NVIDIA_PREFIX) else {name}
+        return freed
+
+    def _opens(self, member: Member, name: str) -> bool:
+        """Return whether rule 1 or 2 holds in a dimension."""
+        bound = self._bound(member.quota, name)
+        return bound is not None and self._real.of(member.quota)[name] > bound and bool(member.charge.get(name))
+
+    def _leaves_below(self, member: Member, name: str) -> bool:
+        bound = self._bound(member.quota, name)
+        return bound is not None and self._real.of(member.quota)[name] - member.charge.get(name, 0) < bound
+
+    def _bound(self, quota: QuotaView, name: str) -> int | None:
+        """Return down to what use of a dimension another quota's pods may be taken; None: not at all."""
+        own, charge = self._claimant.quota, self._claimant.charge
+        if name not in own.min or name not in quota.min or not charge.get(name):
+            return None
+        used = self._usage.of(own)[name] + charge[name]
+        if used <= own.min[name]:
+            return quota.min[name]
+        if used <= own.min[name] + self._usage.guaranteed(own, name):
+            return quota.min[name] + self._usage.guaranteed(quota, name)
+        return None
+
+
+def _costs(charge: Amounts) -> Iterable[str]:
+    return (name for name, amount in charge.items() if amount)
+
+
+def _gpus(charge: Amounts) -> set[str]:
+    return {
+        name
+        for name in _costs(charge)
+        if is_slice(name) or name in (names.GPU, names.GPU_SHARED, names.GPU_MEMORY_QUOTA)
+    }

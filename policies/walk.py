@@ -1,0 +1,149 @@
+"""The walk over all who wait: who is granted what, by quota and by room, who has to go for whom, and whose place is held."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from policies import names
+from policies.decision import Evict
+from policies.governing import QuotaView
+from policies.ground import Ground
+from policies.ledger import Ledger, Member
+from policies.plan import Demand, Planner
+from policies.quota import Lack, amount, never
+from policies.reasons import Reason
+from policies.reclaim import Claimant, Reclaim
+from policies.settings import QuotaSettings
+from policies.view import PodView, View
+
+
+@dataclass(eq=False, slots=True)
+class Walk:
+    """Goes through pods in the one order.
+
+    Attributes:
+        ledger: the books.
+        planner: the planner.
+        ground: the nodes on which it plans.
+        settings: of quota.
+        view: the picture.
+        waits: why quota keeps pods waiting, by namespace/name.
+        evict: victims, claimant by claimant.
+    """
+
+    ledger: Ledger
+    planner: Planner
+    ground: Ground
+    settings: QuotaSettings
+    view: View
+    waits: dict[str, Reason] = field(default_factory=dict)
+    evict: list[Evict] = field(default_factory=list)
+    _reclaim: Reclaim | None = None
+
+    def go(self, released: Sequence[PodView], waiting: Sequence[PodView]) -> None:
+        """Plan for pods that have been released before, then for those that wait, in their order."""
+        for pod in released:
+            self.planner.admit(Demand(pod, settled=True))
+        for pod in waiting:
+            if pod.gated:
+                self._consider(pod)
+            else:  # given up by the scheduler, and counted by its quota all the same
+                self.planner.admit(Demand(pod))
+
+    def _consider(self, pod: PodView) -> None:
+        if fault := self.ledger.fault(pod):
+            self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
+            return
+        lacks = self.ledger.lacks(self.ledger.then, pod)
+        if not lacks and self.planner.admit(Demand(pod)):
+            self._grant(pod)
+            return
+        quota = self.ledger.quota(pod)
+        kind = self.planner.kind(Demand(pod))
+        lasting = (
+            never(quota, self.ledger.then, self.ledger.charge(pod), borrows=not pod.non_preemptible) if quota else []
+        )
+        if lacks and quota:
+            self._say(pod, quota, lasting or lacks)
+        if lasting or not self.ground.ever(kind):
+            return
+        opened = False
+        if quota:
+            found = self._reclaiming().search(Claimant(pod, quota, self.ledger.charge(pod), kind))
+            if found.victims:
+                kind.refused = False
+                self.planner.admit(Demand(pod))
+                self._displace(pod, quota, found.victims)
+                return
+            opened = found.opened
+            if opened and pod.key in self.waits:
+                self.waits[pod.key] = (
+                    names.NOTHING_TO_RECLAIM,
+                    f"{self.waits[pod.key][1]}; no eviction that is allowed would help",
+                )
+        if opened or self.view.now - pod.created >= self.settings.hold_s:
+            self.ledger.grant(pod)
+            if opened or not lacks:
+                self.ground.hold(pod.key, kind)
+
+    def _grant(self, pod: PodView) -> None:
+        self.ledger.grant(pod)
+        self.ground.seated()
+        quota = self.ledger.quota(pod)
+        if quota and (lacks := self.ledger.lacks(self.ledger.now, pod)):
+            self.waits[pod.key] = names.EVICTING, f"waits until pods on their way out have ended: {_said(quota, lacks)}"
+        else:
+            self.ledger.release(pod)
+
+    def _displace(self, pod: PodView, quota: QuotaView, victims: Sequence[Member]) -> None:
+        self.ledger.grant(pod)
+        self.ground.seated()
+        gone = ", ".join(member.pod.key for member in victims)
+        self.waits[pod.key] = names.EVICTING, f"waits until pods evicted for it have ended: {gone}"
+        for member in victims:
+            own = member.quota.title == quota.title
+            why = (
+                f"{quota.key} needs it for {pod.key}, which has priority {pod.priority} and not {member.pod.priority}"
+                if own
+                else f"{quota.key} takes back what {member.quota.key} borrows, for {pod.key}: {self._costs(member, quota)}"
+            )
+            self.evict.append(
+                Evict(
+                    pod=member.pod.key,
+                    uid=member.pod.uid,
+                    version=member.pod.version,
+                    claimant=pod.key,
+                    claimant_uid=pod.uid,
+                    quota=quota.key,
+                    grace_s=min(member.pod.grace_s, self.settings.max_grace_s),
+                    reason=names.PREEMPTED if own else names.RECLAIMED,
+                    message=why,
+                )
+            )
+
+    def _reclaiming(self) -> Reclaim:
+        if self._reclaim is None:
+            self._reclaim = Reclaim(
+                usage=self.ledger.then,
+                real=self.ledger.real,
+                ground=self.ground,
+                members=[member for member in self.ledger.members.values() if not member.pod.gated],
+                labels=self.ledger.capacities(),
+                budgets=self.view.budgets,
+                now=self.view.now,
+            )
+        return self._reclaim
+
+    def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
+        limits = {lack.limit for lack in lacks}
+        code = names.ABOVE_MAX if "max" in limits else names.ABOVE_MIN if "min" in limits else names.QUOTA_USED_UP
+        self.waits[pod.key] = code, _said(quota, lacks)
+
+    @staticmethod
+    def _costs(member: Member, quota: QuotaView) -> str:
+        return ", ".join(
+            f"{amount(name, member.charge[name])} {name}" for name in sorted(quota.min) if member.charge.get(name)
+        )
+
+
+def _said(quota: QuotaView, lacks: Sequence[Lack]) -> str:
+    return "; ".join(lack.said(quota) for lack in lacks)
