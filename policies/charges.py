@@ -5,8 +5,10 @@ share of the board, so that slicing does not escape a quota of GPUs. The board i
 bound; before that the one, among those that it may land on, of which the slice is the largest part.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from policies import names
 from policies.catalogue import BoardModel, by_product, models
@@ -19,6 +21,23 @@ from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths
 
+Moments = tuple[tuple[tuple[str, int], ...], ...]
+"""See PodView.moments."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The boards among which that of a pod is.
+
+    Attributes:
+        boards: (mode, model) of boards of ours.
+        foreign: models on nodes where another tool announces slices.
+        replicas: into how few parts one of the nodes divides a time-sliced GPU; 0 where no node says.
+    """
+
+    boards: frozenset[tuple[str, BoardModel]] = frozenset()
+    foreign: frozenset[BoardModel] = frozenset()
+    replicas: int = 0
+
 
 class Charges:
     """Works out what pods cost, for one set of nodes; remembers what pods of the same needs and place cost."""
@@ -26,69 +45,46 @@ class Charges:
     def __init__(self, nodes: Iterable[NodeView], settings: QuotaSettings) -> None:
         self._nodes, self._settings = {node.name: node for node in nodes}, settings
         self._derived: dict[tuple[object, ...], dict[str, int]] = {}
-        self._places: dict[Constraints, Sequence[NodeView]] = {}
+        self._places: dict[Constraints, Place] = {}
 
     def of(self, pod: PodView) -> Amounts:
         """Return what a pod costs of each resource, in thousandths."""
         if not pod.moments:
             return pod.request
         key = (pod.moments, pod.node or pod.constraints)
-        derived = self._derived.get(key)
-        if derived is None:
-            derived = self._derived[key] = self._derive(pod)
-        return {**pod.request, **derived}
+        more = self._derived.get(key)
+        if more is None:
+            more = self._derived[key] = derived(pod.moments, self._place(pod), self._settings)
+        return {**pod.request, **more}
 
-    def _derive(self, pod: PodView) -> dict[str, int]:
-        nodes = self._nodes_for(pod)
-        costs = [self._cost(moment, nodes) for moment in pod.moments]
-        return {names.GPU: max(gpus for gpus, _ in costs), names.GPU_MEMORY_QUOTA: max(memory for _, memory in costs)}
-
-    def _nodes_for(self, pod: PodView) -> Sequence[NodeView]:
+    def _place(self, pod: PodView) -> Place:
         if pod.node:
-            return [self._nodes[pod.node]] if pod.node in self._nodes else []
+            return _place([self._nodes[pod.node]] if pod.node in self._nodes else [])
         if pod.constraints not in self._places:
-            self._places[pod.constraints] = [
+            self._places[pod.constraints] = _place(
                 node
                 for node in self._nodes.values()
                 if pod.constraints.selects(node.name, node.labels)
                 and pod.constraints.tolerates(node.taints, although_away=True)
-            ]
+            )
         return self._places[pod.constraints]
 
-    def _cost(self, moment: Iterable[tuple[str, int]], nodes: Sequence[NodeView]) -> tuple[int, int]:
-        """Return (GPUs, GB) in thousandths of what a pod needs at one moment."""
-        gpus = memory = 0
-        for resource, amount in moment:
-            if resource == names.GPU:
-                gpus += amount
-                memory += amount * self._settings.gpu_memory_gb
-            elif resource == names.GPU_SHARED:
-                gpus += -(-amount // self._replicas(nodes))
-                memory += -(-amount * self._settings.gpu_memory_gb // self._replicas(nodes))
-            else:
-                profile = profile_of(resource)
-                gpus += amount // _WHOLE * largest_share(profile, nodes)
-                memory += amount * size_of(profile)[0]
-        return gpus, memory
 
-    def _replicas(self, nodes: Sequence[NodeView]) -> int:
-        """Return into how few parts one of these nodes divides a time-sliced GPU."""
-        written = [node.labels.get(names.REPLICAS_LABEL, "") for node in nodes]
-        return min((int(text) for text in written if text.isdecimal() and int(text)), default=0) or (
-            self._settings.shared_replicas
-        )
+def derived(moments: Moments, place: Place, settings: QuotaSettings) -> dict[str, int]:
+    """Return what GPU resources cost as `nvidia.com/gpu` and as `nos.nebuly.com/gpu-memory`, in thousandths."""
+    costs = [_cost(moment, place, settings) for moment in moments]
+    return {names.GPU: max(gpus for gpus, _ in costs), names.GPU_MEMORY_QUOTA: max(memory for _, memory in costs)}
 
 
-def largest_share(profile: str, nodes: Sequence[NodeView]) -> int:
-    """Return how much of a GPU a slice is at most on one of these nodes, in thousandths, rounded up.
+def largest_share(profile: str, place: Place) -> int:
+    """Return how much of a GPU a slice is at most on one of these boards, in thousandths, rounded up.
 
-    Where no board of theirs is known to make it, any board of the table counts; a slice that nobody knows is a whole GPU.
+    Where none of them is known to make it, any board of the table counts; a slice that nobody knows is a whole GPU.
     """
     mode = names.MIG if bin_gb(profile) is None else names.MPS
-    boards = {board.model for node in nodes for board in node.boards if board.mode == mode}
-    foreign = {by_product(node.labels.get(names.PRODUCT_LABEL, "")) for node in nodes if not node.boards}
-    for known in (boards | foreign, models()):
-        if shares := [share for model in known if model and (share := share_of(model, profile))]:
+    near = place.foreign.union(model for how, model in place.boards if how == mode)
+    for known in (near, models()):
+        if shares := [share for model in known if (share := share_of(model, profile))]:
             return max(shares)
     return _WHOLE
 
@@ -99,3 +95,37 @@ def share_of(model: BoardModel, profile: str) -> int:
         return -(-_WHOLE * gigabytes // model.nominal_gb) if 0 < gigabytes <= model.nominal_gb else 0
     known = model.profile(profile)
     return -(-_WHOLE * known.memory_units // model.memory_units) if known and model.memory_units else 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _place(nodes: Iterable[NodeView]) -> Place:
+    boards: set[tuple[str, BoardModel]] = set()
+    foreign: set[BoardModel] = set()
+    replicas: list[int] = []
+    for node in nodes:
+        boards.update((board.mode, board.model) for board in node.boards)
+        if not node.boards and (model := by_product(node.labels.get(names.PRODUCT_LABEL, ""))):
+            foreign.add(model)
+        if (parts := node.labels.get(names.REPLICAS_LABEL, "")).isdecimal() and int(parts):
+            replicas.append(int(parts))
+    return Place(boards=frozenset(boards), foreign=frozenset(foreign), replicas=min(replicas, default=0))
+
+
+def _cost(moment: Iterable[tuple[str, int]], place: Place, settings: QuotaSettings) -> tuple[int, int]:
+    """Return (GPUs, GB) in thousandths of what a pod needs at one moment."""
+    gpus = memory = 0
+    replicas = place.replicas or settings.shared_replicas
+    for resource, amount in moment:
+        if resource == names.GPU:
+            gpus += amount
+            memory += amount * settings.gpu_memory_gb
+        elif resource == names.GPU_SHARED:
+            gpus += -(-amount // replicas)
+            memory += -(-amount * settings.gpu_memory_gb // replicas)
+        else:
+            profile = profile_of(resource)
+            gpus += amount // _WHOLE * largest_share(profile, place)
+            memory += amount * size_of(profile)[0]
+    return gpus, memory

@@ -37,14 +37,20 @@ class Lack(msgspec.Struct, frozen=True):
 
     def said(self, quota: QuotaView) -> str:
         """Return it with its numbers, as a part of a sentence."""
-        used, asked, bound = (amount(self.resource, n) for n in (self.used, self.asked, self.bound))
-        if self.limit == "sum":
-            return f"all quotas together would use {amount(self.resource, self.used + self.asked)} {self.resource} with the {asked} of the pod, and their mins add up to {bound}"
-        said = {
-            "max": f"its max is {bound}",
-            "min": f"its min is {bound}, and a pod that may not be evicted may not borrow",
-        }
-        return f"{quota.key} uses {used} {self.resource}, the pod asks for {asked}, and {said[self.limit]}"
+        used, asked = amount(self.resource, self.used), amount(self.resource, self.asked)
+        who = "all quotas together use" if self.limit == "sum" else f"{quota.key} uses"
+        return f"{who} {used} {self.resource}, the pod asks for {asked}, and {self.limited(quota)}"
+
+    def limited(self, quota: QuotaView) -> str:
+        """Return the limit, as a part of a sentence."""
+        bound = amount(self.resource, self.bound)
+        match self.limit:
+            case "max":
+                return f"the max of {quota.key} is {bound}"
+            case "min":
+                return f"the min of {quota.key} is {bound}: a pod that may not be evicted may not borrow"
+            case _:
+                return f"the mins of all quotas add up to {bound}"
 
 
 class Usage:

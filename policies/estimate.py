@@ -1,0 +1,95 @@
+"""What admission says of a pod that a quota governs: its label as far as can be known then, and whether it can ever run.
+
+The webhook watches no pods: it knows what is used from the status of the quotas, which may lag. So the label is an
+estimate; the reconciler writes the true one. What can never run does not depend on what is used.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+import msgspec
+
+from policies import names
+from policies.faults import fault
+from policies.governing import Governed, QuotaView, govern
+from policies.quantity import Amounts
+from policies.quota import Usage, amount, never
+
+
+class Standings:
+    """All quotas with what they use, as their status says. Immutable; any thread may ask."""
+
+    __slots__ = ("_governed", "_quotas", "_usage")
+
+    def __init__(self, quotas: tuple[QuotaView, ...], governed: Governed, usage: Usage) -> None:
+        self._quotas, self._governed, self._usage = quotas, governed, usage
+
+    @classmethod
+    def of(cls, quotas: Iterable[QuotaView], used: Mapping[str, Amounts]) -> Self:
+        """Return the standings of quotas; `used` by title, in thousandths."""
+        everybody = tuple(sorted(quotas, key=lambda quota: quota.title))
+        governed = govern(everybody)
+        in_force = tuple(quota for quota in everybody if quota.title not in governed.unready)
+        usage = Usage(in_force)
+        for quota in in_force:
+            usage.add(quota, used.get(quota.title, {}))
+        return cls(in_force, governed, usage)
+
+    def governs(self, namespace: str) -> bool:
+        """Return whether a quota governs a namespace, or would if it had no fault."""
+        return namespace in self._governed.by_namespace
+
+    def estimate(self, namespace: str, charge: Amounts, *, borrows: bool) -> "Estimate":
+        """Return what is to be said of a new pod; `borrows` is false for one that may not be evicted."""
+        quota = self._governed.by_namespace.get(namespace)
+        if quota is None:
+            return Estimate()
+        if quota.title in self._governed.unready:
+            why = self._governed.unready[quota.title][1]
+            return Estimate(warnings=(f"waits until its quota is put right: {quota.title}: {why}",))
+        lacks = never(quota, self._usage, charge, borrows=borrows)
+        if lacks:
+            return Estimate(
+                faults=tuple(
+                    fault(lack.resource, amount(lack.resource, lack.asked), f"can never run: {lack.limited(quota)}")
+                    for lack in lacks
+                )
+            )
+        used = self._usage.of(quota)
+        above = {
+            name: min(charge[name], used[name] + charge[name] - least)
+            for name, least in sorted(quota.min.items())
+            if charge.get(name) and used[name] + charge[name] > least
+        }
+        return Estimate(
+            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
+            warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
+        )
+
+    def _borrows(self, quota: QuotaView, name: str, more: int, *, borrows: bool) -> str:
+        if not borrows:
+            return f"waits until {quota.key} has {amount(name, more)} {name} of its own: it may not be evicted, so it may not borrow"
+        unused = [
+            (-left, other.title, other)
+            for other in self._quotas
+            if name in other.min and (left := other.min[name] - self._usage.of(other)[name]) > 0 and other != quota
+        ]
+        if not unused:
+            return f"is {amount(name, more)} {name} above the min of {quota.key}, and nobody has any to lend: it waits, and may be evicted"
+        lender = min(unused)[2]
+        whose = lender.namespace if lender.kind == names.ELASTIC_QUOTA else lender.key
+        return f"borrows {amount(name, more)} of {whose}'s unused {name}; may be evicted"
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be said of a new pod.
+
+    Attributes:
+        capacity: its label; empty if none can be given.
+        warnings: for the person who creates it.
+        faults: why it can never run.
+    """
+
+    capacity: str = ""
+    warnings: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
