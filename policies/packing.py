@@ -49,9 +49,13 @@ class State:
     @property
     def target(self) -> Placements | None:
         """Return all slices of the new layout, or None if the board needs none."""
-        if self.layout is None or not self.layout.created:
-            return None
-        return tuple(sorted(self.plot.fixed + self.layout.placed + self.layout.kept, key=by_start))
+        return self.all_slices if self.layout and self.layout.created else None
+
+    @property
+    def all_slices(self) -> Placements:
+        """Return all slices of the board once the layout is there, sorted."""
+        layout = self.layout
+        return tuple(sorted(self.plot.fixed + (layout.placed + layout.kept if layout else ()), key=by_start))
 
     @property
     def slots(self) -> Placements:

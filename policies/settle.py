@@ -152,12 +152,13 @@ class _Settlement:
                 claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need))
 
     def _stock(self) -> Stock:
+        states = self.plan.seating.states
         return Stock(
             now=[site.grantable for site in self.sites],
-            later=[
-                Counter(item.profile for state in states for item in state.slots) for states in self.plan.seating.states
-            ],
+            later=[Counter(item.profile for state in boards for item in state.slots) for boards in states],
             room=[site.room for site in self.sites],
+            ever=[Counter(item.profile for state in boards for item in state.all_slices) for boards in states],
+            whole=[site.node.allocatable for site in self.sites],
         )
 
     def _release(self, pod: PodView, nodes: Nodes) -> Release:

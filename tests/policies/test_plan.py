@@ -158,14 +158,28 @@ def test_fewest_free_slices_are_destroyed_over_several_boards():
 
 
 def test_few_pods_are_brought_to_the_seats_that_cost_least_in_all():
-    """Pod by pod, the 1g would take the board that the 3g needs whole; together nothing is destroyed."""
-    nodes = [
-        node("n1", A30, placements={"0": [free("2g.12gb", 0)]}),
-        node("n2", A30, placements={"0": [free("1g.6gb", 0), free("1g.6gb", 1)]}),
-    ]
-    found = planned(nodes, [gated("x/a", "1g.6gb", count=2), gated("x/b", "2g.12gb", count=2)])
-    assert seats(found) == {"x/a": "n2", "x/b": "n1"}
-    assert layouts(found) == {"n1": {0: ["2g.12gb@0", "2g.12gb@2"]}}
+    """Pod by pod, the 2g goes to the fuller board and breaks the 1g there, then the 1g breaks the 4g: two are destroyed."""
+    one = node("n1", A30, count=2, placements={"0": [free("4g.24gb", 0)], "1": [used("2g.12gb", 0), free("1g.6gb", 2)]})
+    found = planned([one], pods("2g.12gb", "1g.6gb"), [bound("x/busy", "n1", "2g.12gb")])
+    # By enumeration: the 1g takes the free one, the 2g breaks the 4g.
+    assert layouts(found) == {"n1": {0: ["2g.12gb@0"]}}
+
+
+def test_several_pods_move_at_once_if_that_makes_room():
+    """Beside the used 3g at 0 only a 3g at 4 fits, so both 2g of the first pod have to go to the other board."""
+    one = node(count=2, placements={"0": [], "1": [used("3g.20gb", 0), free("2g.10gb", 4)]})
+    asked = [gated("x/twos", "2g.10gb", count=2), gated("x/threes", "3g.20gb", count=2)]
+    found = planned([one], asked, [bound("x/busy", "n1", "3g.20gb")])
+    assert not found.refused
+    assert layouts(found) == {"n1": {0: ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"], 1: ["3g.20gb@0", "3g.20gb@4"]}}
+
+
+def test_in_a_large_cluster_pods_leave_seats_for_which_slices_would_be_destroyed():
+    """When the 1g came, all boards but n00's were closed to it; since then a 4g has moved away for another."""
+    nodes = [node(f"n{number:02}", A30, placements={"0": [free("4g.24gb", 0)]}) for number in range(20)]
+    found = planned(nodes, pods(*["1g.6gb"] * 3, *["2g.12gb"] * 2))
+    # By hand: two 1g and a 2g on one board, a 1g and a 2g on another; two 4g go, not more.
+    assert sum(len(boards) for boards in layouts(found).values()) == 2
 
 
 def test_room_for_cpu_and_pods_bounds_what_a_node_takes():

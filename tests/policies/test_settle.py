@@ -309,6 +309,15 @@ def test_nobody_is_released_to_a_node_whose_free_slices_are_about_to_go():
     assert settle(under_way).ungate == decision.ungate
 
 
+def test_a_slice_that_is_about_to_go_is_given_to_nobody():
+    """The order is written, the agent has not withdrawn the 1g yet, and allocatable still lists it."""
+    view = cluster([node(placements={"0": [free("1g.5gb", 2)]})], [gated("ml/four", "4g.20gb")])
+    under_way = write(view, settle(view), "1")
+    decision = settle(replace(under_way, pods=(*under_way.pods, view_pod(gated("ml/late", "1g.5gb")))))
+    assert (decision.ungate, decision.layouts) == ((), ())
+    assert reasons(decision) == {"ml/four": "SliceBeingCut", "ml/late": "NoSliceFits"}
+
+
 def test_a_board_keeps_slices_on_which_a_pod_lands_that_is_released_now():
     """Of two free 1g one serves ml/one now; the other would go for the 3g, which waits until the first is bound."""
     placements = {"0": [free("1g.5gb", 0), free("1g.5gb", 4)], "1": [used("7g.40gb", 0)]}
@@ -372,6 +381,37 @@ def test_who_cannot_be_made_safe_waits_until_the_others_are_bound():
         "ml/a": "needs 4g.24gb; what is free is promised to pods that the scheduler has not bound yet"
     }
     assert released_keys(settle(bind(view, "ml/any", "b"))) == ["ml/a"]
+
+
+def test_others_do_not_wait_for_who_cannot_be_made_safe():
+    nodes = [
+        node(name, A30, placements={"0": [free("4g.24gb", 0)]}, labels={"zone": "x" if name == "a" else "y"})
+        for name in ("a", "b", "c")
+    ]
+    pods = [
+        released("ml/any", "4g.24gb"),
+        gated("ml/narrow", "4g.24gb", nodeSelector={"zone": "x"}),
+        gated("ml/wide", "4g.24gb", nodeSelector={"zone": "y"}),
+    ]
+    decision = settle(cluster(nodes, pods))
+    assert released_keys(decision) == ["ml/wide"]
+    assert reasons(decision) == {"ml/narrow": "SlicesPromised"}
+
+
+def test_where_many_would_have_to_be_kept_apart_the_hardest_to_place_go_first():
+    """Twenty pods of three slices and twenty of one on twenty A30 of four: each of the large needs a node of its own."""
+    nodes = [
+        node(f"n{number:02}", A30, placements={"0": [free("1g.6gb", i) for i in range(4)]}) for number in range(20)
+    ]
+    pods = [gated(f"ml/{number:02}", "1g.6gb", count=3) for number in range(20)]
+    pods += [gated(f"ml/{number:02}", "1g.6gb") for number in range(20, 40)]
+    view = cluster(nodes, pods)
+    first = settle(view)
+    assert released_keys(first) == [f"ml/{number:02}" for number in range(10)]
+    assert not any(release.avoid for release in first.ungate)
+    finished, decision = play(view, random.Random(1))
+    assert decision == Decision()
+    assert all(pod.node for pod in finished.pods)
 
 
 def test_nobody_is_released_who_could_take_the_last_place_of_a_pod_released_before():
