@@ -24,8 +24,6 @@ from policies.decision import Waiting
 from policies.view import PodView
 from reconciler.observe import TOLD, ObservedNode
 
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"  # merges conditions by their type
-
 TICK_S: Final = 1.0
 WRITES_A_TICK: Final = 25
 SAME_REASON_S: Final = 30.0  # before a message is written again of which only the numbers have changed
@@ -144,10 +142,9 @@ class StatusWriter:
     def _tell(self, telling: Telling) -> None:
         """Write a condition, and an Event if its reason is new. Raises Unreachable: then the others need not be tried."""
         ref, (reason, message) = telling.ref, telling.said
-        body = msgspec.json.encode(status_patch(telling, self._now()))
         path = telling.resource.path(ref.namespace or None, ref.name, "status")
         try:
-            answer = self._client.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
+            answer = self._client.strategic_patch(path, status_patch(telling, self._now()))
             (self._pods if telling.resource == PODS else self._nodes).lay_over(answer)
         except (ApiError, msgspec.DecodeError) as error:
             self._log.warning("status_not_written", object=path, error=str(error))

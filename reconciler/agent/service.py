@@ -25,7 +25,6 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
 from reconciler.agent.report import Patch
 
-STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
 STOP_S: Final = 5.0  # for passes that are under way
@@ -140,13 +139,8 @@ class Service:
 
     def _write(self, name: str, patch: Patch) -> None:
         try:
-            answer = self._client.request(
-                "PATCH",
-                NODES.path(name=name, subresource="status"),
-                body=msgspec.json.encode(patch),
-                content_type=STRATEGIC_MERGE,
-                timeout_s=WRITE_S,
-            )
+            path = NODES.path(name=name, subresource="status")
+            answer = self._client.strategic_patch(path, patch, timeout_s=WRITE_S)
         except NotFound:
             return  # the watch is about to tell
         self._nodes.lay_over(answer)
