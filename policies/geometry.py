@@ -4,10 +4,8 @@ Memory units are bits of an integer, so that "does it overlap" is one `&`. Sourc
 guide; a layout is legal if no units overlap, the compute slices suffice and no profile exceeds its `max`.
 """
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 
@@ -18,8 +16,6 @@ Profiles = tuple[str, ...]
 """Names of profiles, one for each slice, in any order."""
 
 Placements = tuple[Placement, ...]
-
-_PLAIN: Final = re.compile(r"\d+g\.\d+gb")
 
 
 def by_start(placement: Placement) -> tuple[int, str]:
@@ -129,6 +125,6 @@ def geometry_of(model: BoardModel) -> Geometry:
         )
         for profile in model.profiles
     }
-    plain = [shape for shape in shapes.values() if _PLAIN.fullmatch(shape.name)]
+    plain = [shapes[profile.name] for profile in model.profiles if profile.plain]
     plain.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
     return Geometry(model.compute, shapes, tuple(plain))

@@ -69,7 +69,7 @@ def makes(kind: Kind) -> str:
     """Return what boards of a kind can be cut into, for people."""
     model = kind.model
     if kind.mode == names.MIG:
-        plain = [profile.name for profile in model.profiles if profile.name.endswith("gb")]
+        plain = [profile.name for profile in model.profiles if profile.plain]
         return f"{model.name} makes {', '.join(plain) or 'no MIG slices'}"
     if kind.mode == names.MPS:
         return f"{model.name} makes 1gb to {model.nominal_gb}gb by MPS"

@@ -14,7 +14,7 @@ from policies.annotations import Placement
 from policies.catalogue import BoardModel
 from policies.model import Taint
 from policies.placement import bin_gb, capacity_for, lay_out, profile_of
-from policies.view import Board, NodeView
+from policies.view import Board, NodeView, is_slice
 
 _REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
 
@@ -108,7 +108,9 @@ def site_of(node: NodeView) -> Site | None:
         name
         for name, amount in node.capacity.items()
         # A node of ours goes on naming resources that it no longer has; another plugin may be about to come back.
-        if _is_slice(name) and (amount > 0 or not node.managed) and not any(kind.makes(name) for kind in kinds)
+        if (name == names.GPU_SHARED or is_slice(name))
+        and (amount > 0 or not node.managed)
+        and not any(kind.makes(name) for kind in kinds)
     )
     if not (node.managed or announced):
         return None
@@ -124,10 +126,6 @@ def site_of(node: NodeView) -> Site | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def _is_slice(resource: str) -> bool:
-    return resource == names.GPU_SHARED or resource.startswith((names.MIG_RESOURCE, names.MPS_RESOURCE))
 
 
 def _cut(board: Board) -> Cut:

@@ -8,7 +8,6 @@ restart repeats nothing. A pod that waits for less than a second, as most do for
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -21,7 +20,7 @@ from kube.informer import Informer
 from kube.resource import NODES, PODS, Resource
 from policies import names
 from policies.decision import Waiting
-from policies.view import PodView
+from policies.view import PodView, timestamp
 from reconciler.observe import TOLD, ObservedNode
 
 TICK_S: Final = 1.0
@@ -164,7 +163,7 @@ def status_patch(telling: Telling, now: float) -> Mapping[str, object]:
         "message": message,
     }
     if bool(reason) != bool(telling.was[0]):  # else the time of the last transition stays, as merged
-        condition["lastTransitionTime"] = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition["lastTransitionTime"] = timestamp(now)
     precondition = {"uid": telling.ref.uid} if telling.resource == PODS else {}
     return {"metadata": precondition, "status": {"conditions": [condition]}}
 

@@ -14,10 +14,10 @@ import msgspec
 from console.defaults import Raw
 from console.manifests import Manifest, Manifests, UnreadableManifests
 from console.reviewing import Reviewed
-from console.simulation.world import SimulatedPod, World, merged, timestamp
+from console.simulation.world import SimulatedPod, World, merged
 from policies.faults import fault
 from policies.model import Pod
-from policies.view import NodeView, epoch, view_node, view_pod
+from policies.view import NodeView, epoch, timestamp, view_node, view_pod
 
 PREFIX: Final = "simulate.apportion/"
 AT: Final = PREFIX + "at"

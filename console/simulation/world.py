@@ -7,7 +7,6 @@ patches; nodes are kept as decisions see them.
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -20,7 +19,7 @@ from policies.annotations import Layouts
 from policies.decision import Decision, Layout, Planned, Waiting
 from policies.model import Pod
 from policies.settle import UNSCHEDULABLE_S, settle
-from policies.view import NodeView, PodView, View, view_pod
+from policies.view import NodeView, PodView, View, timestamp, view_pod
 from reconciler.patches import release_patch
 
 ROUNDS: Final = 1000  # at one moment; a cluster that has not come to rest by then never will
@@ -231,11 +230,6 @@ def merged(target: Mapping[str, object], patch: Mapping[str, object]) -> dict[st
         elif value is not None:
             result[key] = value
     return result
-
-
-def timestamp(seconds: float) -> str:
-    """Return seconds since the epoch as the API writes time."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _layout_text(layouts: Layouts) -> str:

@@ -19,7 +19,6 @@ from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.workqueue import WorkQueue
 from policies.model import Pod
-from policies.quantity import QuantityError
 from policies.view import PodView, view_pod
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
@@ -157,10 +156,7 @@ class Service:
 
 def read_pod(raw: bytes) -> PodView | None:
     """Return what a node's agent needs of a pod; None if it holds no slices. Raises msgspec.DecodeError."""
-    try:
-        pod = view_pod(_POD.decode(raw))
-    except QuantityError as error:
-        raise msgspec.ValidationError(str(error)) from error
+    pod = view_pod(_POD.decode(raw))
     if not pod.holds or not pod.slices:
         return None
     # Only what does not change while it runs, so that its changes of status cause no passes.
