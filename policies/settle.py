@@ -113,9 +113,7 @@ class _Settlement:
         left = [dict(site.grantable) for site in self.sites]
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
-            if guest.seat is None:
-                continue
-            home, need = guest.seat.site, Counter(guest.kind.profiles)
+            home, need = guest.home.site, Counter(guest.kind.profiles)
             there = all(left[home].get(profile, 0) >= count for profile, count in need.items())
             for profile, count in need.items() if there else ():
                 left[home][profile] -= count
@@ -201,7 +199,7 @@ class _Settlement:
             return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
         if node.in_flight or node.name in ordered:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
-        if any(self.plan.seating.states[claim.home][plot].target for plot in (guest.seat.plots if guest.seat else ())):
+        if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
 
