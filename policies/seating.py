@@ -172,7 +172,7 @@ class Seating:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
         key = (kind.profiles, kind.settled, *states)
         if key not in self._spreads:
-            found = self._spread(kind, list(states), (), iter(range(_STEPS))) if self._may_fit(kind, states) else ()
+            found = self._spread(kind, list(states), (), iter(range(_STEPS)))
             self._spreads[key] = sorted(islice(found, _TRIES))
         return self._spreads[key]
 
@@ -186,6 +186,8 @@ class Seating:
         profile = kind.profiles[len(plots)]
         # Equal slices are not swapped: the next goes to the same board or a later one.
         first = plots[-1] if plots and kind.profiles[len(plots) - 1] == profile else 0
+        if not self._may_fit(kind, states, len(plots), first):
+            return
         options = [
             (step.cost, plot, step.state)
             for plot, state in enumerate(states)
@@ -197,11 +199,14 @@ class Seating:
                 yield plus(cost, more), all_plots
             states[plot] = before
 
-    def _may_fit(self, kind: Kind, states: list[State]) -> bool:
-        """Return whether the boards could take the slices of each profile, if there were no others."""
+    def _may_fit(self, kind: Kind, states: list[State], done: int, first: int) -> bool:
+        """Return whether boards could take the slices after the first `done` of each profile, if there were no others.
+
+        Those of the next profile go to the boards from `first` on.
+        """
         return all(
-            sum(self._most_of(kind, state, profile) for state in states) >= count
-            for profile, count in Counter(kind.profiles).items()
+            sum(self._most_of(kind, state, profile) for state in states[0 if number else first :]) >= count
+            for number, (profile, count) in enumerate(Counter(kind.profiles[done:]).items())
         )
 
     def _most_of(self, kind: Kind, state: State, profile: str) -> int:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
-from policies.placement import arrange, fits, profile_of
+from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
 from policies.supply import survey
 from policies.view import view_node, view_pod
-from tests.builders import A30, A100, A100_80
+from tests.builders import A30, A100, A100_80, make_pod
 from tests.policies.cluster import bound, free, gated, node, used
 
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
@@ -108,6 +108,41 @@ def test_all_slices_of_a_pod_are_on_one_node_and_may_be_on_several_boards():
     assert seats(found)["x/2a"] == seats(found)["x/2c"] != seats(found)["x/3b"]
 
     assert seats(planned([node(count=2)], [gated("x/both", "7g.40gb", count=2)])) == {"x/both": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("count", "nodes"),
+    [
+        pytest.param(56, {"ml/many": "n1"}, id="every-unit-of-eight-boards"),
+        pytest.param(57, {}, id="one-too-many"),
+        pytest.param(1_000_000_000_000, {}, id="absurd"),
+    ],
+)
+def test_one_pod_of_very_many_slices_takes_no_more_time_than_others(count, nodes):
+    began = time.process_time()
+    found = planned([node(count=8)], [gated("ml/many", "1g.5gb", count=count)])
+
+    assert seats(found) == nodes
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        # By hand: 4g + 2g + 1g are the 7 compute slices of a board, and a 3g leaves 4 memory units.
+        pytest.param({"4g.20gb": 8, "2g.10gb": 8, "1g.5gb": 8}, {"ml/mix": "n1"}, id="three-kinds"),
+        pytest.param({"4g.20gb": 8, "2g.10gb": 8, "1g.5gb": 9}, {}, id="three-kinds-one-too-many"),
+        pytest.param({"3g.20gb": 8, "1g.5gb": 32}, {"ml/mix": "n1"}, id="two-kinds"),
+        pytest.param({"3g.20gb": 8, "1g.5gb": 33}, {}, id="two-kinds-one-too-many"),
+    ],
+)
+def test_slices_of_several_kinds_in_one_pod_find_their_boards_or_are_given_up_in_time(asked, nodes):
+    limits = {resource_of(profile): str(count) for profile, count in asked.items()}
+
+    began = time.process_time()
+
+    assert seats(planned([node(count=8)], [make_pod("ml/mix", limits=limits, gates=(names.GATE,))])) == nodes
+    assert time.process_time() - began < 2
 
 
 def test_older_pods_take_what_younger_ones_cannot_use():
