@@ -144,11 +144,9 @@ class Seating:
             assert step is not None, guest.key  # noqa: S101 - seats come from `find` and `spreads`
             self._enter(seat.site, plot, step.state)
 
-    def take(self, guest: Guest) -> Seat | None:
-        """Take a pod off its seat; return that, or None if it had none."""
-        seat, guest.seat = guest.seat, None
-        if seat is None:
-            return None
+    def take(self, guest: Guest) -> Seat:
+        """Take a pod off its seat; return that."""
+        seat, guest.seat = guest.home, None
         del self.guests[seat.site][guest]
         room = self.room[seat.site]
         for name, amount in guest.kind.room:

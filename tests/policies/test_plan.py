@@ -1,6 +1,7 @@
 """The walk over the queue: who is served together with whom, and where. Against brute force on small clusters."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,9 @@ from policies.annotations import Placement
 from policies.catalogue import by_product
 from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
+from policies.repair import make_room
+from policies.search import Budget
+from policies.seating import Guest
 from policies.supply import survey
 from policies.view import view_node, view_pod
 from tests.builders import A30, A100, A100_80, make_pod
@@ -242,6 +246,29 @@ def test_a_board_is_emptied_if_all_who_sat_there_find_other_places():
     found = planned(nodes, [*pods(*["1g.6gb"] * 4), gated("x/big", "4g.24gb", nodeSelector={"zone": "a"})])
     assert not found.refused
     assert seats(found)["x/big"] == "n00"
+
+
+def test_looking_for_room_ends_when_its_tries_are_spent_and_changes_nothing():
+    for count, name in ((1, "few boards"), (20, "many boards")):
+        nodes = [node(f"n{number:02}", count=2) for number in range(count)]
+        found = planned(nodes, pods(*["3g.20gb", "3g.20gb", "4g.20gb", "2g.10gb"] * count))
+        before = [list(states) for states in found.seating.states]
+        kind = replace(next(iter(found.guests.values())).kind, profiles=("4g.20gb", "2g.10gb", "2g.10gb"))
+        guest = Guest("x/late", kind)
+        assert not make_room(found.seating, guest, Budget(0)), name
+        assert guest.seat is None
+        assert found.seating.states == before
+
+
+def test_spreading_many_slices_of_several_kinds_takes_bounded_work():
+    nodes = [node(f"n{number}", count=8) for number in range(4)]
+    kinds = ("1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb")
+    began = time.process_time()
+    # By hand: seven of each are 49 compute slices and 63 units of 56 and 64; they may or may not be found.
+    planned(
+        nodes, [gated("x/seven", *kinds, count=7), gated("x/eight", *kinds, count=8), gated("x/two", *kinds, count=2)]
+    )
+    assert time.process_time() - began < 1
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -205,6 +205,14 @@ def test_bound_pods_without_any_report_are_laid_out_by_the_planners_rule():
     assert layout.basis == {0: (Placement("3g.20gb", 4),)}
 
 
+def test_bound_pods_that_no_board_can_hold_are_left_out_of_account():
+    """Neither slice of the second pod can exist beside the first; what fits is protected, and nothing breaks."""
+    view = cluster(
+        [make_node()], [bound("x/a", "n1", "7g.40gb"), bound("x/b", "n1", "3g.20gb"), gated("ml/a", "1g.5gb")]
+    )
+    assert reasons(settle(view)) == {"ml/a": "NoSliceFits"}
+
+
 def test_counts_of_nos_are_laid_out_and_what_no_layout_holds_is_left_alone():
     counted = {names.STATUS_GPU + "0-3g.20gb-used": "1", names.STATUS_GPU + "0-1g.5gb-free": "4"}
     announced = {"nvidia.com/mig-3g.20gb": "1", "nvidia.com/mig-1g.5gb": "4"}
@@ -412,6 +420,25 @@ def test_where_many_would_have_to_be_kept_apart_the_hardest_to_place_go_first():
     finished, decision = play(view, random.Random(1))
     assert decision == Decision()
     assert all(pod.node for pod in finished.pods)
+
+
+def test_who_would_be_safe_but_endangers_a_pod_released_before_waits():
+    """x/two needs two of the three slices of a; x/one may land on a or b; ml/late would fit, and yet be one too many."""
+    nodes = [
+        node("a", A30, placements={"0": [free("1g.6gb", start) for start in range(3)]}, labels={"zone": "a"}),
+        node(
+            "b", A30, placements={"0": [used("1g.6gb", 0), used("2g.12gb", 2), free("1g.6gb", 1)]}, labels={"zone": "b"}
+        ),
+    ]
+    pods = [
+        bound("x/busy", "b", "1g.6gb", "2g.12gb"),
+        released("x/two", "1g.6gb", count=2, nodeSelector={"zone": "a"}),
+        released("x/one", "1g.6gb"),
+        gated("ml/late", "1g.6gb"),
+    ]
+    view = begin(cluster(nodes, pods))
+    assert reasons(settle(view)) == {"ml/late": "SlicesPromised"}
+    assert released_keys(settle(bind(view, "x/one", "b"))) == ["ml/late"]
 
 
 def test_nobody_is_released_who_could_take_the_last_place_of_a_pod_released_before():
