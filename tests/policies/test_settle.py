@@ -318,12 +318,13 @@ def test_nobody_is_released_to_a_node_whose_free_slices_are_about_to_go():
 
 
 def test_a_slice_that_is_about_to_go_is_given_to_nobody():
-    """The order is written, the agent has not withdrawn the 1g yet, and allocatable still lists it."""
-    view = cluster([node(placements={"0": [free("1g.5gb", 2)]})], [gated("ml/four", "4g.20gb")])
+    """Of two free 1g one is to go, but is not withdrawn yet: a pod for the other could be given this one."""
+    view = cluster([node(placements={"0": [free("1g.5gb", 2), free("1g.5gb", 6)]})], [gated("ml/four", "4g.20gb")])
     under_way = write(view, settle(view), "1")
-    decision = settle(replace(under_way, pods=(*under_way.pods, view_pod(gated("ml/late", "1g.5gb")))))
+    late = (gated("ml/late", "1g.5gb"), gated("ml/later", "1g.5gb"))
+    decision = settle(replace(under_way, pods=(*under_way.pods, *map(view_pod, late))))
     assert (decision.ungate, decision.layouts) == ((), ())
-    assert reasons(decision) == {"ml/four": "SliceBeingCut", "ml/late": "NoSliceFits"}
+    assert reasons(decision) == {"ml/four": "SliceBeingCut", "ml/late": "SliceBeingCut", "ml/later": "NoSliceFits"}
 
 
 def test_a_board_keeps_slices_on_which_a_pod_lands_that_is_released_now():
@@ -357,6 +358,19 @@ def test_a_wider_pod_is_kept_off_the_node_promised_to_a_narrower_one():
     first = agent_step(write(view, settle(view), "1"), "b")
     decision = settle(first)
     assert {release.pod: release.avoid for release in decision.ungate} == {"ml/any": ("a",)}
+
+
+def test_slices_on_their_way_are_kept_for_all_for_whom_they_are_made():
+    """Two are being made in zone a for two pods; the third pod, which has its slice in b, could take one of them."""
+    nodes = [
+        node("a", A30, labels={"zone": "a"}),
+        node("b", A30, placements={"0": [free("2g.12gb", 0)]}, labels={"zone": "b"}),
+    ]
+    zoned = [gated(f"ml/a{number}", "2g.12gb", nodeSelector={"zone": "a"}) for number in (1, 2)]
+    view = cluster(nodes, zoned)
+    under_way = write(view, settle(view), "1")
+    (release,) = settle(replace(under_way, pods=(*under_way.pods, view_pod(gated("ml/any", "2g.12gb"))))).ungate
+    assert (release.pod, release.avoid) == ("ml/any", ("a",))
 
 
 def test_pods_of_several_slices_are_released_together_only_where_they_cannot_meet():
