@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from console.defaults import Raw
 from console.manifests import Manifest, Manifests, UnreadableManifests
 from console.reviewing import Reviewed
 from console.simulation.world import SimulatedPod, World, merged
+from console.submitted import Raw
 from policies.faults import fault
 from policies.model import Pod
 from policies.view import NodeView, epoch, timestamp, view_node, view_pod

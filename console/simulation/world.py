@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from console.defaults import Raw
 from console.simulation.devices import carry_out, hold, let_go, settle_in, take_order
 from console.simulation.scheduler import add, choose, usage
+from console.submitted import Raw
 from policies.annotations import Layouts
 from policies.decision import Decision, Layout, Planned, Waiting
 from policies.model import Pod
