@@ -28,4 +28,4 @@ def main() -> None:
     \b
     Example: a control plane on this machine with two simulated A100 nodes:
       apportion sandbox up --nodes a100-40=2
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import click
-import msgspec
-import yaml
 
 from console.manifests import files_option, load
+from console.output import TABLE, output_option, show
 from console.reviewing import Reviewed, namespace_labels, review
 from policies.inventory import Inventory
 from policies.view import view_node
@@ -16,7 +15,7 @@ from policies.view import view_node
 
 @click.command()
 @files_option
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@output_option
 @click.pass_context
 def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> None:
     """Show what the webhook would do with pods in YAML files, and why.
@@ -29,20 +28,15 @@ def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> N
     Example:
       kubectl get nodes,namespaces -o yaml > cluster.yaml
       apportion explain -f cluster.yaml -f pod.yaml
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     manifests = load(files)
     inventory = Inventory.of(view_node(node.value) for node in manifests.nodes)
     namespaces = namespace_labels(manifests)
     answers = {pod.key: review(pod, inventory, namespaces) for pod in manifests.pods}
-    if output == "table":
+    if output == TABLE:
         click.echo("\n".join(_lines(answers)))
     else:
-        shown = {"pods": msgspec.to_builtins(answers)}
-        click.echo(
-            json.dumps(shown, indent=1, ensure_ascii=False)
-            if output == "json"
-            else yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120).rstrip()
-        )
+        show({"pods": answers}, output)
     context.exit(1 if any(answer.denied is not None for answer in answers.values()) else 0)
 
 

@@ -14,7 +14,7 @@ import click
 import msgspec
 import yaml
 
-from console.defaults import Raw, as_submitted
+from console.submitted import Raw, as_submitted
 from policies.faults import fault, misfits
 from policies.model import Namespace, Node, Pod
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import jsonpatch
 import msgspec
 
-from console.defaults import Raw
 from console.manifests import Manifest, Manifests
+from console.submitted import Raw
 from policies.admission import admit
 from policies.inventory import Inventory
 from policies.model import Pod

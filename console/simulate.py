@@ -1,13 +1,12 @@
 """`apportion simulate`: what would happen to these objects, without a cluster."""
 
-import json
 from collections.abc import Sequence
 from typing import BinaryIO
 
 import click
-import yaml
 
 from console.manifests import Manifest, Manifests, files_option, load
+from console.output import TABLE, output_option, show
 from console.reviewing import Reviewed, namespace_labels, review
 from console.simulation.report import report, table
 from console.simulation.story import play
@@ -19,7 +18,7 @@ from policies.view import NodeView
 
 @click.command()
 @files_option
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@output_option
 def simulate(files: Sequence[BinaryIO], output: str) -> None:
     """Play out what becomes of nodes and pods in YAML files: which pods run, on which slices, and why others wait.
 
@@ -31,15 +30,13 @@ def simulate(files: Sequence[BinaryIO], output: str) -> None:
     \b
     Example:
       apportion simulate -f cluster.yaml -f pods.yaml -o json
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     manifests = load(files)
     world = simulated(manifests)
-    if output == "table":
+    if output == TABLE:
         click.echo(table(world, manifests))
-    elif output == "json":
-        click.echo(json.dumps(report(world, manifests), indent=1, ensure_ascii=False))
     else:
-        click.echo(yaml.safe_dump(report(world, manifests), sort_keys=False, allow_unicode=True, width=120), nl=False)
+        show(report(world, manifests), output)
 
 
 def simulated(manifests: Manifests) -> World:

@@ -33,11 +33,12 @@ CONNECT_S: Final = 5.0  # an API server that does not accept within this is away
 CONNECTIONS: Final = 32  # kept open: watches and the threads that write; more are opened on need, but not kept
 CHUNK: Final = 1 << 16
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
+TIMEOUT_S: Final = 10.0  # of a request, unless who asks knows better
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"  # merges conditions by their type
 
 
 class Stream:
@@ -120,7 +121,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
-        timeout_s: float = 10.0,
+        timeout_s: float = TIMEOUT_S,
     ) -> bytes:
         """Return the body of a successful answer; `timeout_s` bounds the whole exchange, however slowly it drips."""
         started = time.monotonic()
@@ -132,13 +133,9 @@ class Client:
         """Return an object or a list; keywords become the query."""
         return self.request("GET", path, query=query)
 
-    def create(self, path: str, obj: object) -> bytes:
+    def create(self, path: str, obj: object, *, timeout_s: float = TIMEOUT_S) -> bytes:
         """Create an object in the collection at `path`. Conflict (AlreadyExists) if there is one of that name."""
-        return self.request("POST", path, body=msgspec.json.encode(obj))
-
-    def replace(self, path: str, obj: object) -> bytes:
-        """Replace an object. Conflict if `obj` carries a resourceVersion that is no longer its newest."""
-        return self.request("PUT", path, body=msgspec.json.encode(obj))
+        return self.request("POST", path, body=msgspec.json.encode(obj), timeout_s=timeout_s)
 
     def delete(self, path: str, body: object = None) -> bytes:
         """Delete an object; `body` are DeleteOptions (preconditions, grace period), if any."""
@@ -148,14 +145,15 @@ class Client:
         """Apply RFC 6902 operations, all or none. Invalid if one does not fit, a failed `test` included."""
         return self.request("PATCH", path, body=msgspec.json.encode(ops), content_type=JSON_PATCH)
 
-    def merge_patch(self, path: str, obj: object) -> bytes:
+    def merge_patch(self, path: str, obj: object, *, timeout_s: float = TIMEOUT_S) -> bytes:
         """Merge by RFC 7386: null removes, lists are replaced whole. Conflict if it names an old resourceVersion."""
-        return self.request("PATCH", path, body=msgspec.json.encode(obj), content_type=MERGE_PATCH)
+        body = msgspec.json.encode(obj)
+        return self.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_s=timeout_s)
 
-    def apply(self, path: str, obj: object, field_manager: str, *, force: bool = True) -> bytes:
-        """Apply server-side: the fields in `obj` become `field_manager`'s, taken from others if `force`."""
-        query = {"fieldManager": field_manager, "force": "true" if force else "false"}
-        return self.request("PATCH", path, query=query, body=msgspec.json.encode(obj), content_type=APPLY_PATCH)
+    def strategic_patch(self, path: str, obj: object, *, timeout_s: float = TIMEOUT_S) -> bytes:
+        """Merge as the API's types say: of lists with a key (conditions: their type) the items that are named."""
+        body = msgspec.json.encode(obj)
+        return self.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, timeout_s=timeout_s)
 
     def watch(self, path: str, query: Mapping[str, str], read_timeout_s: float) -> Stream:
         """Open a watch; `query` is sent as it is, with `watch=1`. A silence of `read_timeout_s` breaks it."""

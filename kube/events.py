@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from kube.client import MERGE_PATCH, Client
+from kube.client import Client
 from kube.errors import ApiError, NotFound, Unreachable
 from kube.resource import EVENTS, read_meta
 
@@ -124,9 +124,8 @@ class EventRecorder:
     def _raise_count(self, what: _What, name: str, times: dict[str, object]) -> bool:
         """Count repeats into the Event that was written; False if the server has forgotten it."""
         path = EVENTS.path(what.ref.namespace or CLUSTER_NAMESPACE, name)
-        body = msgspec.json.encode(times)
         try:
-            self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_s=WRITE_S)
+            self._client.merge_patch(path, times, timeout_s=WRITE_S)
         except NotFound:
             return False
         return True
@@ -147,8 +146,7 @@ class EventRecorder:
             "reportingComponent": self._component,
             **times,
         }
-        body = msgspec.json.encode(event)
-        return read_meta(self._client.request("POST", EVENTS.path(namespace), body=body, timeout_s=WRITE_S)).name
+        return read_meta(self._client.create(EVENTS.path(namespace), event, timeout_s=WRITE_S)).name
 
 
 def _cut(message: str) -> str:

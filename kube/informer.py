@@ -21,12 +21,12 @@ import structlog
 from kube.backoff import Backoff
 from kube.client import Client, Stream
 from kube.errors import ApiError, Gone, TimedOut, Unreachable, read_status_event
+from kube.paging import pages
 from kube.resource import Meta, Resource, read_meta
 from kube.store import Change, Entry, Store
 
 T = TypeVar("T")
 
-PAGE: Final = 500  # objects per request of a list, as client-go has it
 WATCH_S: Final = 300  # the server ends a watch after this much to twice that: connections spread over its replicas
 SILENCE_S: Final = 90.0  # the server sends a bookmark every minute (measured: 60 s), whether or not there is news
 LIST_S: Final = 60.0  # one page of a list
@@ -35,22 +35,11 @@ HEALTHY_S: Final = 10.0  # a watch that has lasted this long is no failure when 
 BACKOFF: Final = Backoff(base_s=0.2, cap_s=15.0)
 
 
-class _ListMeta(msgspec.Struct, frozen=True, rename={"continue_": "continue", "resource_version": "resourceVersion"}):
-    resource_version: str
-    continue_: str = ""
-
-
-class _Page(msgspec.Struct, frozen=True):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(msgspec.Struct, frozen=True):
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
     object: msgspec.Raw
 
 
-_PAGE: Final = msgspec.json.Decoder(_Page)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
@@ -164,20 +153,15 @@ class Informer(Generic[T]):
 
     def _list(self) -> str:
         """Fill the store from a paged list and return the resourceVersion of the list."""
-        query = {**self._selectors, "limit": str(PAGE)}
         entries: dict[str, Entry[T]] = {}
-        while True:
-            raw = self._client.request("GET", self._path, query=query, timeout_s=LIST_S)
-            page = _PAGE.decode(raw)
-            for item in page.items or ():
+        version = ""
+        for page in pages(self._client, self._path, self._selectors, timeout_s=LIST_S):
+            version = page.resource_version
+            for item in page.items:
                 meta = read_meta(item)
                 entry = self._entry(meta, bytes(item))
                 if entry.value is not None:
                     entries[meta.key] = entry
-            if not page.metadata.continue_:
-                break
-            query["continue"] = page.metadata.continue_
-        version = page.metadata.resource_version
         changes = self.store.replace(entries, version)
         self._log.info("listed", objects=len(entries), changes=len(changes), resource_version=version)
         for change in changes:

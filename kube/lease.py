@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from kube.client import MERGE_PATCH, Client
+from kube.client import Client
 from kube.errors import ApiError, Conflict, NotFound, Unreachable
 from kube.resource import LEASES, Meta
 
@@ -235,11 +235,8 @@ class Elector:
 
     def _write(self, record: Record, spec: dict[str, object], timeout_s: float | None = None) -> Record:
         """Change the Lease, if it is still as in `record`; Conflict otherwise."""
-        body = msgspec.json.encode({"metadata": {"resourceVersion": record.version}, "spec": spec})
-        answer = self._client.request(
-            "PATCH", self._path, body=body, content_type=MERGE_PATCH, timeout_s=timeout_s or self._renew_s / 2
-        )
-        return _read_record(answer)
+        body = {"metadata": {"resourceVersion": record.version}, "spec": spec}
+        return _read_record(self._client.merge_patch(self._path, body, timeout_s=timeout_s or self._renew_s / 2))
 
     def _claim(self, record: Record) -> dict[str, object]:
         """Return the spec with which a free Lease becomes ours, or ours (after a restart) stays so."""

@@ -35,6 +35,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     starts: tuple[int, ...]
     max: int = 0
 
+    @property
+    def plain(self) -> bool:
+        """Return whether it is one without suffix: compute and memory, no media or graphics engines of its own."""
+        return _PLAIN.fullmatch(self.name) is not None
+
 
 class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What boards of one kind have in common. Equal values are one class for the planner.
@@ -62,9 +67,9 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         return next((profile for profile in self.profiles if profile.name == name), None)
 
 
-def size_order(profile: Profile) -> tuple[int, int, int, str]:
+def size_order(profile: Profile) -> tuple[int, int, bool, str]:
     """Return the key by which profiles are smallest first: memory units, compute, plain before `+me` and the like."""
-    return profile.memory_units, profile.compute, 0 if _PLAIN.fullmatch(profile.name) else 1, profile.name
+    return profile.memory_units, profile.compute, not profile.plain, profile.name
 
 
 def by_product(label: str) -> BoardModel | None:

@@ -4,10 +4,8 @@ Memory units are bits of an integer, so that "does it overlap" is one `&`. Sourc
 guide; a layout is legal if no units overlap, the compute slices suffice and no profile exceeds its `max`.
 """
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 
@@ -18,8 +16,6 @@ Profiles = tuple[str, ...]
 """Names of profiles, one for each slice, in any order."""
 
 Placements = tuple[Placement, ...]
-
-_PLAIN: Final = re.compile(r"\d+g\.\d+gb")
 
 
 def by_start(placement: Placement) -> tuple[int, str]:
@@ -60,7 +56,7 @@ class Geometry(msgspec.Struct, frozen=True):
             if shape is None or item.start is None:
                 return None
             # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
-            units |= ((1 << shape.units) - 1) << item.start
+            units |= _mask(shape.units, item.start)
             compute += shape.compute
         return Ground(units, compute, tuple(item.profile for item in taken))
 
@@ -98,11 +94,16 @@ class Geometry(msgspec.Struct, frozen=True):
         shapes.sort(key=lambda pair: (pair[0].compute, -pair[0].units, by_start(pair[1])))
         kept: list[Placement] = []
         for shape, item in shapes:
-            mask = 0 if item.start is None else ((1 << shape.units) - 1) << item.start
+            mask = 0 if item.start is None else _mask(shape.units, item.start)
             if mask and not ground.units & mask and self.allows(ground, shape):
                 ground = Ground(ground.units | mask, ground.compute + shape.compute, (*ground.profiles, shape.name))
                 kept.append(item)
         return tuple(sorted(kept, key=by_start)), ground
+
+
+def _mask(units: int, start: int) -> int:
+    """Return so many memory units from a start on, as bits."""
+    return ((1 << units) - 1) << start
 
 
 def _place(shapes: list[Shape], index: int, units: int, placed: Placements) -> Iterator[tuple[Placements, int]]:
@@ -125,10 +126,10 @@ def geometry_of(model: BoardModel) -> Geometry:
             profile.compute,
             profile.memory_units,
             profile.max,
-            tuple((start, ((1 << profile.memory_units) - 1) << start) for start in sorted(profile.starts)),
+            tuple((start, _mask(profile.memory_units, start)) for start in sorted(profile.starts)),
         )
         for profile in model.profiles
     }
-    plain = [shape for shape in shapes.values() if _PLAIN.fullmatch(shape.name)]
+    plain = [shapes[profile.name] for profile in model.profiles if profile.plain]
     plain.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
     return Geometry(model.compute, shapes, tuple(plain))

@@ -10,7 +10,7 @@ from policies.placement import capacity_for, resource_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
 from policies.seating import Kept, Kind, Seating, nodes_in
-from policies.supply import Site, size_of, survey
+from policies.supply import Supply, size_of, survey
 from policies.view import NodeView, PodView
 
 _ONE_GB = "1gb"
@@ -48,7 +48,7 @@ class Ground:
         return self.planner.found.seating
 
     @property
-    def _sites(self) -> list[Site]:
+    def _sites(self) -> list[Supply]:
         return self._seating.sites
 
     def fits(self, kind: Kind) -> bool:
@@ -156,7 +156,7 @@ class Ground:
     def _free(self, state: State, profile: str) -> int:
         """Return how many of the smallest slices a board still takes, at most as many as make one of this profile."""
         model = state.plot.model
-        if model is None or not capacity_for(model, state.plot.mode, (), profile):
+        if not capacity_for(model, state.plot.mode, (), profile):
             return 0
         filler, count = _filler(state), 0
         while count * size_of(filler)[0] < size_of(profile)[0] and (step := self._seating.packing.add(state, filler)):
@@ -181,7 +181,7 @@ def _holds(node: NodeView, kind: Kind) -> bool:
 def _filler(state: State) -> str:
     """Return the smallest slice that a board makes."""
     model = state.plot.model
-    return model.profiles[0].name if model and state.plot.mode == names.MIG else _ONE_GB
+    return model.profiles[0].name if state.plot.mode == names.MIG else _ONE_GB
 
 
 def _dearest_first(item: tuple[str, int]) -> tuple[bool, str]:

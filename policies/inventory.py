@@ -12,7 +12,7 @@ import msgspec
 
 from policies import names
 from policies.constraints import Constraints
-from policies.site import Kind, Site, room, site_of
+from policies.site import BoardKind, Site, room, site_of
 from policies.view import NodeView
 
 _MOST_OFFERS: Final = 1024  # constraints that are remembered; the pods of one workload share theirs
@@ -28,7 +28,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         nodes: their names.
     """
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[BoardKind, ...]
     announced: frozenset[str]
     products: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -68,7 +68,7 @@ class Inventory:
     def __init__(self, sites: Mapping[str, Site], offers: dict[Constraints, Offer] | None = None) -> None:
         self._sites = sites
         self._offers = {} if offers is None else offers
-        self._rooms: dict[tuple[Group, Kind, str], int] = {}
+        self._rooms: dict[tuple[Group, BoardKind, str], int] = {}
 
     @classmethod
     def of(cls, nodes: Iterable[NodeView]) -> Self:
@@ -94,7 +94,7 @@ class Inventory:
             self._offers[constraints] = offer = self._gather(constraints)
         return offer
 
-    def room(self, group: Group, kind: Kind, profile: str) -> int:
+    def room(self, group: Group, kind: BoardKind, profile: str) -> int:
         """Return how many slices of a profile can be had now from a group's boards of a kind."""
         key = group, kind, profile
         known = self._rooms.get(key)
@@ -126,7 +126,7 @@ class Inventory:
 
 
 def _groups(sites: Iterable[Site]) -> tuple[Group, ...]:
-    members: dict[tuple[tuple[Kind, ...], frozenset[str]], list[Site]] = {}
+    members: dict[tuple[tuple[BoardKind, ...], frozenset[str]], list[Site]] = {}
     for site in sites:
         members.setdefault((site.traits.kinds, site.traits.announced), []).append(site)
     groups = [

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from policies import names
+from policies.asked import at
 from policies.faults import fault
 from policies.model import EnvVar, Pod
 from policies.placement import bin_gb, profile_of
@@ -72,7 +73,7 @@ def _several(wish: Wish, why: str) -> Iterator[str]:
         larger = f" ({names.mps_resource(gigabytes * wish.count)})"
     key = next((key for key in wish.asked if key.startswith(names.COUNT)), None)
     yield fault(
-        f"metadata.annotations[{key}]" if key else wish.path,
+        at(key) if key else wish.path,
         wish.count,
         f"{why}, so a container gets one slice: ask for one larger slice{larger}, or give each a container of its own",
     )

@@ -17,6 +17,7 @@ from policies.record import Entry, read_record, write_record
 from policies.requests import places
 from policies.settings import Settings
 from policies.slicing import Choice
+from policies.view import is_slice
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -62,15 +63,15 @@ def restore(pod: Pod, old: Pod) -> tuple[Operation, ...]:
 def _resources(choice: Choice) -> Iterator[Operation]:
     """Write the slice into limits and requests alike, in place of a share of `nvidia.com/gpu`."""
     wish = choice.wish
-    root = "spec", wish.place.field, wish.place.index, "resources"
+    root = "spec", wish.place.field, wish.place.index
     present, given = wish.place.container.resources, {choice.resource: str(wish.count)}
     if present is None:
-        yield Operation("add", "/" + "/".join(map(str, root)), {"limits": given, "requests": given})
+        yield put(root, [], "resources", {"limits": given, "requests": given})
         return
     for key, amounts in (("limits", present.limits), ("requests", present.requests)):
         if choice.resource not in (amounts or {}):
             taken = {names.GPU: None} if names.GPU in wish.asked else {}
-            yield from changed((*root, key), amounts, {**taken, **given})
+            yield from changed((*root, "resources", key), amounts, {**taken, **given})
 
 
 def _user(pod: Pod, choice: Choice, user_id: int) -> Iterator[Operation]:
@@ -154,6 +155,5 @@ def _restored(
 
 
 def _gpus(amounts: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
-    slices = (names.MIG_RESOURCE, names.MPS_RESOURCE)
-    own = (names.GPU, names.GPU_SHARED)
-    return {name: amount for name, amount in (amounts or {}).items() if name in own or name.startswith(slices)}
+    whole = (names.GPU, names.GPU_SHARED)
+    return {name: amount for name, amount in (amounts or {}).items() if name in whole or is_slice(name)}

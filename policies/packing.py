@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from policies import names
+from policies.catalogue import BoardModel
 from policies.geometry import Placements, Profiles, by_start
 from policies.placement import Arrangement, arrange, bin_gb
 from policies.supply import Plot
@@ -50,9 +51,13 @@ class State:
     @property
     def target(self) -> Placements | None:
         """Return all slices of the new layout, or None if the board needs none."""
-        if self.layout is None or not self.layout.created:
-            return None
-        return tuple(sorted(self.plot.fixed + self.layout.placed + self.layout.kept, key=by_start))
+        return self.all_slices if self.layout and self.layout.created else None
+
+    @property
+    def all_slices(self) -> Placements:
+        """Return all slices of the board once the layout is there, sorted."""
+        layout = self.layout
+        return tuple(sorted(self.plot.fixed + (layout.placed + layout.kept if layout else ()), key=by_start))
 
     @property
     def slots(self) -> Placements:
@@ -126,22 +131,16 @@ def _state(plot: Plot, demand: Profiles, number: int) -> State | None:
     wanted = tuple((asked - opened).elements())
     coming = Counter(placement.profile for placement in plot.coming)
     later = (asked - (opened - coming)).total() if coming else 0
-    if plot.rigid or plot.model is None:
-        if wanted:
-            return None
-        return State(plot, demand, wanted, None, _cost(plot, demand, None, later), number)
-    layout = arrange(plot.model, plot.mode, plot.fixed, wanted, plot.free)
-    if layout is None and demand:
+    layout = None if plot.rigid else arrange(plot.model, plot.mode, plot.fixed, wanted, plot.free)
+    if layout is None and wanted:
         return None
     return State(plot, demand, wanted, layout, _cost(plot, demand, layout, later), number)
 
 
 def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
-    if plot.model is None:
-        return (*NOTHING[:2], later, *NOTHING[3:])
     held = Counter(plot.fixed) - Counter(plot.open)
     taken = [*(placement.profile for placement in held.elements()), *demand]
-    units, compute = _shares(plot, taken)
+    units, compute = _shares(plot.model, plot.mode, taken)
     created, destroyed = (layout.created, layout.destroyed) if layout else (0, 0)
     starts = (layout.starts if layout else ())[:_STARTS]
     return (
@@ -157,12 +156,9 @@ def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) 
     )
 
 
-def _shares(plot: Plot, taken: list[str]) -> tuple[int, int]:
+def _shares(model: BoardModel, mode: str, taken: list[str]) -> tuple[int, int]:
     """Return the thousandths of a board's memory and compute slices that slices take."""
-    model = plot.model
-    if model is None:
-        return 0, 0
-    if plot.mode == names.MPS:
+    if mode == names.MPS:
         return 1000 * sum(bin_gb(profile) or 0 for profile in taken) // max(model.nominal_gb, 1), 0
     profiles = [profile for name in taken if (profile := model.profile(name))]
     return (

@@ -13,7 +13,7 @@ from policies.catalogue import BoardModel, Profile
 from policies.placement import bin_gb, profile_of
 from policies.requests import Ask, Slice
 from policies.shares import Memory, Share
-from policies.site import Kind
+from policies.site import BoardKind
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
         text: what it is, for people.
     """
 
-    kind: Kind
+    kind: BoardKind
     profile: str
     resource: str
     memory_kib: int
@@ -35,7 +35,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=1 << 12)
-def smallest(kind: Kind, ask: Ask) -> Piece | None:
+def smallest(kind: BoardKind, ask: Ask) -> Piece | None:
     """Return the smallest slice of a kind of boards that satisfies a wish, or None."""
     if isinstance(ask, Slice):
         return _named(kind, ask.resource) if kind.makes(ask.resource) else None
@@ -51,11 +51,11 @@ def smallest(kind: Kind, ask: Ask) -> Piece | None:
 
 def announced(ask: Slice) -> Piece:
     """Return a slice of which only the name is known: nodes announce it, but their boards are not."""
-    unknown = Kind(ask.mode, BoardModel(name="", memory_mib=0, nominal_gb=0))
+    unknown = BoardKind(ask.mode, BoardModel(name="", memory_mib=0, nominal_gb=0))
     return Piece(kind=unknown, profile="", resource=ask.resource, memory_kib=0, text="")
 
 
-def serves(kind: Kind, ask: Share | Memory, resource: str) -> bool:
+def serves(kind: BoardKind, ask: Share | Memory, resource: str) -> bool:
     """Return whether a slice that boards of this kind make satisfies a wish when it comes from one of them."""
     if kind.mode == names.MIG:
         profile = kind.model.profile(profile_of(resource))
@@ -65,11 +65,11 @@ def serves(kind: Kind, ask: Share | Memory, resource: str) -> bool:
     return smallest(kind, ask) is not None
 
 
-def makes(kind: Kind) -> str:
+def makes(kind: BoardKind) -> str:
     """Return what boards of a kind can be cut into, for people."""
     model = kind.model
     if kind.mode == names.MIG:
-        plain = [profile.name for profile in model.profiles if profile.name.endswith("gb")]
+        plain = [profile.name for profile in model.profiles if profile.plain]
         return f"{model.name} makes {', '.join(plain) or 'no MIG slices'}"
     if kind.mode == names.MPS:
         return f"{model.name} makes 1gb to {model.nominal_gb}gb by MPS"
@@ -96,7 +96,7 @@ def _gigabytes(model: BoardModel, ask: Share | Memory) -> int:
     return ask.gigabytes(memory_mib=model.memory_mib, nominal_gb=model.nominal_gb)
 
 
-def _named(kind: Kind, resource: str) -> Piece | None:
+def _named(kind: BoardKind, resource: str) -> Piece | None:
     if kind.mode == names.TIMESLICING:
         return _turn(kind)
     profile = profile_of(resource)
@@ -106,7 +106,7 @@ def _named(kind: Kind, resource: str) -> Piece | None:
     return _mig(kind, found) if found else None
 
 
-def _mig(kind: Kind, profile: Profile) -> Piece:
+def _mig(kind: BoardKind, profile: Profile) -> Piece:
     model = kind.model
     return Piece(
         kind=kind,
@@ -117,7 +117,7 @@ def _mig(kind: Kind, profile: Profile) -> Piece:
     )
 
 
-def _mps(kind: Kind, gigabytes: int) -> Piece:
+def _mps(kind: BoardKind, gigabytes: int) -> Piece:
     model = kind.model
     memory_kib = model.memory_mib * 1024 * gigabytes // model.nominal_gb
     return Piece(
@@ -129,7 +129,7 @@ def _mps(kind: Kind, gigabytes: int) -> Piece:
     )
 
 
-def _turn(kind: Kind) -> Piece:
+def _turn(kind: BoardKind) -> Piece:
     model = kind.model
     return Piece(
         kind=kind,

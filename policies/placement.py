@@ -97,10 +97,9 @@ def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...])
     Of equal slices those are taken to be used that leave most starts beside them. None if no layout holds the counts.
     """
     everything = arrange(model, mode, (), tuple(profile for profile, _ in counted))
-    if everything is None:
-        return None
-    used = arrange(model, mode, (), tuple(profile for profile, used in counted if used), everything.placed)
-    if used is None:
+    held = tuple(profile for profile, used in counted if used)
+    used = everything and arrange(model, mode, (), held, everything.placed)
+    if everything is None or used is None:
         return None
     free = Counter(everything.placed) - Counter(used.placed)
     placed = [PlacedSlice(profile=item.profile, start=item.start, used=True) for item in used.placed]

@@ -17,7 +17,7 @@ from policies.placement import profile_of
 from policies.repair import improve, make_room
 from policies.search import Budget
 from policies.seating import Guest, Kind, Nodes, Seating
-from policies.supply import Site, room_request, size_of
+from policies.supply import Supply, room_request, size_of
 from policies.view import NodeView, PodView
 
 _TRIES = 10_000  # of all repairs of one plan together
@@ -50,7 +50,8 @@ class Plan:
         found: dict[str, tuple[tuple[int, Placement], ...]] = {}
         for key, guest in self.guests.items():
             slices: list[tuple[int, Placement]] = []
-            for site, plot, profile in _slices(guest):
+            site = guest.home.site
+            for plot, profile in zip(guest.home.plots, guest.kind.profiles, strict=True):
                 left = places.setdefault((site, plot), self._places(site, plot))
                 placement = next(item for item in left if item.profile == profile)
                 left.remove(placement)
@@ -75,7 +76,7 @@ class Planner:
         slow: nodes that pods are leaving; others are looked at first.
     """
 
-    def __init__(self, sites: Sequence[Site]) -> None:
+    def __init__(self, sites: Sequence[Supply]) -> None:
         self.found = Plan(Seating(list(sites)), {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
@@ -112,7 +113,7 @@ class Planner:
             make_room(seating, guest, self._budget)
 
 
-def plan(demands: Iterable[Demand], sites: Sequence[Site]) -> Plan:
+def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
     """Walk pods in their order and return who is served where.
 
     Args:
@@ -168,8 +169,3 @@ class _Kinds:
                 1 << position for position, site in sites if admits(site.node, constraints)
             )
         return self._admitting[constraints]
-
-
-def _slices(guest: Guest) -> list[tuple[int, int, str]]:
-    seat = guest.seat
-    return [(seat.site, plot, name) for plot, name in zip(seat.plots, guest.kind.profiles, strict=True)] if seat else []

@@ -6,10 +6,13 @@ wider ones are narrowed, by nodes that they must avoid, and who cannot be made s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
 from policies.seating import Nodes, nodes_in
+
+_MOST_AVOIDED: Final = 16  # nodes that one pod is kept off for others: each is a requirement more in its spec
 
 
 class Role(IntEnum):
@@ -49,11 +52,15 @@ class Stock:
         now: free slices by profile, for pods that are released now.
         later: the same when all that is planned has been done.
         room: what is left besides slices, in thousandths.
+        ever: all slices by profile when all that is planned has been done: those in use become free when pods end.
+        whole: all that a node has besides slices, in thousandths.
     """
 
     now: Sequence[Mapping[str, int]]
     later: Sequence[Mapping[str, int]]
     room: Sequence[Mapping[str, int]]
+    ever: Sequence[Mapping[str, int]]
+    whole: Sequence[Mapping[str, int]]
 
 
 def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
@@ -61,34 +68,42 @@ def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
 
     Law: if only these and the pods released before land, in any order and on any nodes left to them, each finds its
     slices. Pods released before that were in danger already do not count. As far as possible the slices that are on
-    their way stay for those for whom they are made.
+    their way stay for those for whom they are made. Where many would have to be kept apart, those who find a place least
+    easily are released, and the others, who have theirs whatever comes, wait until those are bound.
     """
     everybody = list(claims)
-    hall = _Hall(everybody, stock)
-    lost = {claim.key for claim in _Hall([c for c in everybody if c.role is Role.RELEASED], stock).unsafe()}
-    hall.narrow(lost)
-    while True:
-        unsafe = [claim for claim in hall.unsafe() if claim.key not in lost and claim.role is not Role.LATER]
-        if not unsafe:
-            return {claim.key: claim.nodes for claim in hall.claims if claim.role is Role.CANDIDATE}
-        given_up = {claim for claim in unsafe if claim.role is Role.CANDIDATE} or hall.rivals_of(unsafe)
-        if not given_up:  # pragma: no cover - who is safe alone is endangered by a candidate only
-            return {}
-        hall.claims = [claim for claim in hall.claims if claim not in given_up]
+    candidates = [claim for claim in everybody if claim.role is Role.CANDIDATE]
+    candidates.sort(key=lambda claim: (-sum(count for _, count in claim.need), claim.nodes.bit_count()))
+    others = [claim for claim in everybody if claim.role is not Role.CANDIDATE]
+    before = [claim for claim in others if claim.role is Role.RELEASED]
+    lost = {claim.key for claim, _ in _Hall(before, stock).endangered()}
+    count = len(candidates)
+    while count:
+        hall = _Hall([*others, *(replace(claim) for claim in candidates[:count])], stock)
+        if hall.keep_apart(lost) and (released := [c for c in hall.claims if c.role is Role.CANDIDATE]):
+            return {claim.key: claim.nodes for claim in released}
+        count //= 2
+    return {}
 
 
 @dataclass(eq=False, slots=True)
 class _Group:
     """Claims that differ only in their home.
 
-    `fit_now` and `fit_later` are the nodes whose stock is enough for one of them.
+    Attributes:
+        role: what they have been given.
+        need: slices by profile.
+        room: what each takes besides slices.
+        nodes: where they may land.
+        fit: those of `nodes` that could ever be enough for one of them.
+        claims: the claims.
     """
 
     role: Role
     need: dict[str, int]
     room: tuple[tuple[str, int], ...]
-    fit_now: Nodes
-    fit_later: Nodes
+    nodes: Nodes
+    fit: Nodes
     claims: list[Claim]
 
 
@@ -97,38 +112,55 @@ class _Hall:
 
     def __init__(self, claims: list[Claim], stock: Stock) -> None:
         self.claims, self._stock = claims, stock
-        self._fits: dict[tuple[object, ...], tuple[Nodes, Nodes]] = {}
+        self._at_first = {claim.key: claim.nodes for claim in claims}
+        self._fits: dict[tuple[object, ...], Nodes] = {}
 
-    def unsafe(self) -> list[Claim]:
-        """Return the claims whose place others could take."""
+    def endangered(self) -> list[tuple[Claim, set[str]]]:
+        """Return the claims whose place others could take, and what they would find too little of at home."""
         groups = self._groups()
-        found: list[Claim] = []
-        for group in groups:
-            if not self._safe_anywhere(group, groups):
-                found += [claim for claim in group.claims if self._endangered_at_home(group, claim, groups)]
-        return found
+        return [
+            (claim, short)
+            for group in groups
+            if not self._safe_anywhere(group, groups)
+            for claim in group.claims
+            if (short := self._short_at_home(group, claim, groups))
+        ]
 
-    def narrow(self, lost: set[str]) -> None:
-        """Keep candidates away from the homes of those whom they could harm."""
+    def keep_apart(self, lost: set[str]) -> bool:
+        """Narrow candidates until nobody is in danger, and drop those who cannot be made safe.
+
+        Return False if a candidate would have to avoid too many nodes. `lost` are claims that nothing can make safe.
+        """
         kept: set[tuple[int, str]] = set()
         while True:
-            groups = self._groups()
-            homes: set[tuple[int, str]] = set()
-            for group in groups:
-                if not self._safe_anywhere(group, groups):
-                    for claim in group.claims:
-                        if claim.key not in lost:
-                            homes |= {(claim.home, what) for what in self._endangered_at_home(group, claim, groups)}
-            if homes <= kept:
-                return
-            for claim in self.claims:
-                if claim.role is Role.CANDIDATE:
-                    kinds = {name for name, _ in claim.need} | {_ROOM}
-                    for home in {home for home, what in homes - kept if what in kinds and home != claim.home}:
-                        claim.nodes &= ~(1 << home)
-            kept |= homes
+            endangered = [(claim, short) for claim, short in self.endangered() if claim.key not in lost]
+            homes = {(c.home, what) for c, short in endangered if c.role is not Role.LATER for what in short} - kept
+            if not self._keep_off(homes):
+                return False
+            soft = {(c.home, what) for c, short in endangered if c.role is Role.LATER for what in short} - kept
+            for home in sorted(soft)[:_MOST_AVOIDED]:
+                self._keep_off({home})
+            if not homes | soft:
+                break
+            kept |= homes | soft
+        while unsafe := [c for c, _ in self.endangered() if c.key not in lost and c.role is not Role.LATER]:
+            dropped = {claim for claim in unsafe if claim.role is Role.CANDIDATE} or self._rivals_of(unsafe)
+            self.claims = [claim for claim in self.claims if claim not in dropped]
+        return True
 
-    def rivals_of(self, claims: list[Claim]) -> set[Claim]:
+    def _keep_off(self, homes: set[tuple[int, str]]) -> bool:
+        """Keep candidates off the homes of others for which they compete; return False if some would avoid too many."""
+        enough = True
+        for claim in self.claims:
+            if claim.role is Role.CANDIDATE:
+                kinds = {name for name, _ in claim.need} | {_ROOM}
+                off = sum(1 << home for home in {home for home, what in homes if what in kinds} - {claim.home})
+                few = ((self._at_first[claim.key] & ~claim.nodes) | off).bit_count() <= _MOST_AVOIDED
+                enough = enough and few
+                claim.nodes &= ~off if few else -1
+        return enough
+
+    def _rivals_of(self, claims: list[Claim]) -> set[Claim]:
         """Return the candidates that could land where these could."""
         return {
             other
@@ -141,89 +173,88 @@ class _Hall:
         for claim in self.claims:
             key = (claim.role, claim.need, claim.room, claim.nodes)
             if key not in groups:
-                now, later = self._fit(claim)
-                groups[key] = _Group(
-                    claim.role, dict(claim.need), claim.room, claim.nodes & now, claim.nodes & later, []
-                )
+                fit = claim.nodes & self._fit(claim)
+                groups[key] = _Group(claim.role, dict(claim.need), claim.room, claim.nodes, fit, [])
             groups[key].claims.append(claim)
         return list(groups.values())
 
-    def _fit(self, claim: Claim) -> tuple[Nodes, Nodes]:
-        """Return the nodes where a pod would find its slices, now and later, and room, if it came first."""
+    def _fit(self, claim: Claim) -> Nodes:
+        """Return the nodes where a pod would find its slices and room if all others ended."""
         key = (claim.need, claim.room)
         if key not in self._fits:
-            now = later = 0
-            for site, room in enumerate(self._stock.room):
-                if all(room.get(name, 0) >= amount for name, amount in claim.room):
-                    bit, need = 1 << site, claim.need
-                    now |= bit if all(self._stock.now[site].get(name, 0) >= n for name, n in need) else 0
-                    later |= bit if all(self._stock.later[site].get(name, 0) >= n for name, n in need) else 0
-            self._fits[key] = now, later
+            self._fits[key] = 0
+            for site, (ever, whole) in enumerate(zip(self._stock.ever, self._stock.whole, strict=True)):
+                if _has(ever, claim.need) and _has(whole, claim.room):
+                    self._fits[key] |= 1 << site
         return self._fits[key]
 
-    @staticmethod
-    def _fit_of(group: _Group, other: _Group) -> Nodes:
-        """Return where pods of another group may land before those of a group; who waits comes after who does not."""
-        if group.role is Role.LATER:
-            return other.fit_later | other.fit_now
-        return 0 if other.role is Role.LATER else other.fit_now
+    def _stock_of(self, group: _Group) -> Sequence[Mapping[str, int]]:
+        return self._stock.later if group.role is Role.LATER else self._stock.now
 
     def _safe_anywhere(self, group: _Group, groups: list[_Group]) -> bool:
         """Return whether the others cannot make every node unfit for a pod of the group, whatever they do.
 
         To make a node unfit takes at least as many slices as it could spare; or, where its room runs short before its
-        slices, so many pods. Enough nodes of the first sort make safe, or enough of both, with every pod counted.
+        slices, so many pods. Enough nodes of the first sort make safe, or enough of both, with every pod counted. Who
+        may land on a node counts although it has not enough for it now: slices may be added, and do no harm but that.
         """
-        late = group.role is Role.LATER
-        fit, stock = (group.fit_later, self._stock.later) if late else (group.fit_now, self._stock.now)
-        rivals = [
-            (other, count)
-            for other in groups
-            if self._fit_of(group, other) & fit and (count := len(other.claims) - (other is group))
-        ]
+        stock = self._stock_of(group)
+        rivals = _rivals(group, groups, group.fit)
         most = _largest_rooms(other for other, _ in rivals)
         bare = sum(count for other, count in rivals if not other.need)  # of the others a node takes one a slice
         roomy = roomy_spare = spare = 0
-        for site in nodes_in(fit):
+        for site in nodes_in(group.fit):
             by_slices = min((stock[site].get(name, 0) - n + 1 for name, n in group.need.items()), default=_PLENTY)
             by_room = _spare_room(self._stock.room[site], group.room, most)
-            spare += min(by_slices, by_room)
-            if by_room > sum(stock[site].values()) + bare:
+            spare += max(min(by_slices, by_room), 0)
+            if by_room > sum(self._stock.ever[site].values()) + bare:
                 roomy |= 1 << site
-                roomy_spare += by_slices
+                roomy_spare += max(by_slices, 0)
         weights = [(other, count, sum(other.need.get(name, 0) for name in group.need)) for other, count in rivals]
         return (
-            sum(count * weight for other, count, weight in weights if self._fit_of(group, other) & roomy) < roomy_spare
+            sum(count * weight for other, count, weight in weights if other.nodes & roomy) < roomy_spare
             or sum(count * max(weight, 1) for _, count, weight in weights) < spare
         )
 
-    def _endangered_at_home(self, group: _Group, claim: Claim, groups: list[_Group]) -> set[str]:
+    def _short_at_home(self, group: _Group, claim: Claim, groups: list[_Group]) -> set[str]:
         """Return of what a pod could find too little at home when all have landed there who may: profiles, or room."""
-        site = claim.home
-        stock = (self._stock.later if group.role is Role.LATER else self._stock.now)[site]
-        here = [
-            (other, count)
-            for other in groups
-            if self._fit_of(group, other) >> site & 1 and (count := len(other.claims) - (other is group))
-        ]
+        home = 1 << claim.home
+        stock, room = self._stock_of(group)[claim.home], self._stock.room[claim.home]
+        rivals = _rivals(group, groups, home)
         short = {
             name
             for name, need in group.need.items()
-            if sum(count * other.need.get(name, 0) for other, count in here) > stock.get(name, 0) - need
+            if sum(count * other.need.get(name, 0) for other, count in rivals) > stock.get(name, 0) - need
         }
+        landing = [(other, count) for other, count in rivals if other.fit & home]
         taken = dict(group.room)
-        for other, count in here:
+        for other, count in landing:
             for name, amount in other.room:
                 taken[name] = taken.get(name, 0) + count * amount
-        room = self._stock.room[site]
-        pods = sum(count for _, count in here)
-        crowded = any(amount > room.get(name, 0) for name, amount in taken.items()) and (
-            pods >= _spare_room(room, group.room, _largest_rooms(other for other, _ in here))
-        )
+        by_room = _spare_room(room, group.room, _largest_rooms(other for other, _ in landing))
+        # Of those who need slices no more can land than the node has slices.
+        pods = min(sum(count for other, count in landing if other.need), sum(self._stock.ever[claim.home].values()))
+        pods += sum(count for other, count in landing if not other.need)
+        crowded = pods >= by_room and not _has(room, taken.items())
         return short | {_ROOM} if crowded else short
 
 
-_PLENTY = 1 << 30
+def _rivals(group: _Group, groups: list[_Group], nodes: Nodes) -> list[tuple[_Group, int]]:
+    """Return who may land on nodes before a pod of the group, with how many; who waits comes after who does not."""
+    return [
+        (other, count)
+        for other in groups
+        if other.nodes & nodes
+        and (other.role is not Role.LATER or group.role is Role.LATER)
+        and (count := len(other.claims) - (other is group))
+    ]
+
+
+def _has(left: Mapping[str, int], amounts: Iterable[tuple[str, int]]) -> bool:
+    return all(left.get(name, 0) >= amount for name, amount in amounts)
+
+
+_PLENTY: Final = 1 << 30
 _ROOM = "room"
 """What is short at home if not slices; no profile is called so."""
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+import msgspec
+
 Quantity = str | int | float
 """A quantity as it stands in JSON or YAML: the API server writes text, people also write numbers."""
 
@@ -25,8 +27,8 @@ _QUANTITY: Final = re.compile(
 )
 
 
-class QuantityError(ValueError):
-    """The text is no Kubernetes quantity."""
+class QuantityError(msgspec.ValidationError):
+    """The text is no Kubernetes quantity. Of msgspec's kind, so that an object with one is unreadable like any other."""
 
 
 def parse(quantity: Quantity) -> Fraction:

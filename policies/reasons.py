@@ -58,9 +58,7 @@ def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> 
 
 def _makes(plot: Plot, profile: str) -> bool:
     """Return whether a board ever makes a slice, or has one."""
-    return any(item.profile == profile for item in plot.fixed) or (
-        plot.model is not None and capacity_for(plot.model, plot.mode, (), profile) > 0
-    )
+    return any(item.profile == profile for item in plot.fixed) or capacity_for(plot.model, plot.mode, (), profile) > 0
 
 
 def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
@@ -96,7 +94,7 @@ def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
 
 def _lacks_slices(kind: Kind, boards: list[list[State]], packing: Packing) -> str:
     """Return what is missing on the boards that make the slices, node by node."""
-    cuttable = [state for states in boards for state in states if not state.plot.rigid]
+    cuttable = [_Board(state) for states in boards for state in states if not state.plot.rigid]
     if not cuttable:
         return "no board that makes that can be cut now, and none of its slices is free"
     if len(set(kind.profiles)) > 1:
@@ -116,59 +114,46 @@ def _more(state: State, profile: str, packing: Packing) -> int:
     return count
 
 
-def _lacks_one(profile: str, boards: list[State]) -> str:
+class _Board:
+    """What a board has left beside what is used, promised or planned: memory units and compute slices; of MPS GB, clients."""
+
+    def __init__(self, state: State) -> None:
+        self.model, self.mps = state.plot.model, state.plot.mode == names.MPS
+        self.taken = [*(item.profile for item in state.plot.fixed), *state.wanted]
+        needs = [self.needs(profile) for profile in self.taken]
+        self.units = (self.model.nominal_gb if self.mps else self.model.memory_units) - sum(units for units, _ in needs)
+        self.parts = (self.model.max_clients if self.mps else self.model.compute) - sum(parts for _, parts in needs)
+
+    def needs(self, profile: str) -> tuple[int, int]:
+        """Return what a slice takes, in the same terms."""
+        known = self.model.profile(profile)
+        return (known.memory_units, known.compute) if known else (bin_gb(profile) or 0, 1)
+
+    def gigabytes(self) -> int:
+        """Return what is left of its memory."""
+        return self.units if self.mps else self.units * self.model.nominal_gb // self.model.memory_units
+
+    def has_all(self, profile: str) -> bool:
+        """Return whether it bears as many slices of a profile as it ever can (`max`)."""
+        known = self.model.profile(profile)
+        return bool(known and known.max and self.taken.count(profile) >= known.max)
+
+
+def _lacks_one(profile: str, boards: list[_Board]) -> str:
     """Return why no board can take a slice that all of them make."""
     gigabytes, _ = size_of(profile)
-    lefts = [(state, *_left(state)) for state in boards]
-    able = [(state, parts) for state, units, parts in lefts if units >= _needs(state.plot, profile)[0]]
+    able = [board for board in boards if board.units >= board.needs(profile)[0]]
     if not able:
-        most = max(_gigabytes(state.plot, units) for state, units, _ in lefts)
+        most = max(board.gigabytes() for board in boards)
         return f"no board has {gigabytes} GB free (the freest of {len(boards)} has {most} GB)"
     found = f"{_have(len(able), 'board')} {gigabytes} GB free"
-    if all(parts < _needs(state.plot, profile)[1] for state, parts in able):
-        if able[0][0].plot.mode == names.MPS:
-            return f"{found}, but no MPS client left"
-        return f"{found}, but not {_needs(able[0][0].plot, profile)[1]} compute slices"
-    if all(_has_all(state, profile) for state, _ in able):
+    if all(board.parts < board.needs(profile)[1] for board in able):
+        return (
+            f"{found}, but {'no MPS client left' if able[0].mps else f'not {able[0].needs(profile)[1]} compute slices'}"
+        )
+    if all(board.has_all(profile) for board in able):
         return f"{found}, but already as many {profile} as can be"
     return f"{found}, {'not' if len(able) == 1 else 'none'} contiguous"
-
-
-def _taken(state: State) -> list[str]:
-    """Return the profiles that are used, promised or planned on a board."""
-    return [*(item.profile for item in state.plot.fixed), *state.wanted]
-
-
-def _left(state: State) -> tuple[int, int]:
-    """Return what a board has left: memory units and compute slices; of MPS GB and clients."""
-    model = state.plot.model
-    needs = [_needs(state.plot, profile) for profile in _taken(state)]
-    units, parts = sum(need[0] for need in needs), sum(need[1] for need in needs)
-    if model is None:
-        return 0, 0
-    if state.plot.mode == names.MPS:
-        return model.nominal_gb - units, model.max_clients - parts
-    return model.memory_units - units, model.compute - parts
-
-
-def _needs(plot: Plot, profile: str) -> tuple[int, int]:
-    """Return what a slice takes of a board, in the terms of `_left`."""
-    if (size := bin_gb(profile)) is not None:
-        return size, 1
-    known = plot.model.profile(profile) if plot.model else None
-    return (known.memory_units, known.compute) if known else (0, 0)
-
-
-def _has_all(state: State, profile: str) -> bool:
-    """Return whether a board bears as many slices of a profile as it ever can (`max`)."""
-    known = state.plot.model.profile(profile) if state.plot.model else None
-    return bool(known and known.max) and _taken(state).count(profile) >= (known.max if known else 0)
-
-
-def _gigabytes(plot: Plot, units: int) -> int:
-    if plot.model is None or plot.mode == names.MPS:
-        return units
-    return units * plot.model.nominal_gb // max(plot.model.memory_units, 1)
 
 
 def _have(count: int, thing: str) -> str:

@@ -45,15 +45,11 @@ def improve(seating: Seating, guests: Iterable[Guest], budget: Budget) -> None:
         if any(state.layout and state.layout.destroyed for state in _boards(seating, guest)) and budget.spend():
             seat = seating.take(guest)
             better = seating.find(guest.kind)
-            if better:
-                seating.put(guest, better[1])
-            elif seat:
-                seating.put(guest, seat)
+            seating.put(guest, better[1] if better else seat)
 
 
 def _boards(seating: Seating, guest: Guest) -> list[State]:
-    seat = guest.seat
-    return [seating.states[seat.site][plot] for plot in seat.plots] if seat else []
+    return [seating.states[guest.home.site][plot] for plot in guest.home.plots]
 
 
 def _concerned(seating: Seating, guest: Guest) -> list[Guest] | None:
@@ -99,8 +95,6 @@ class _Chain:
 
     def _gives_way(self, guest: Guest, other: Guest, length: int, standing: set[Guest]) -> bool:
         before = self.seating.take(other)
-        if before is None:
-            return False
         seat = self.seating.find_on(guest.kind, before.site)
         if seat is not None:
             self.seating.put(guest, seat)
@@ -119,15 +113,14 @@ def _refill(seating: Seating, guest: Guest, budget: Budget) -> bool:
     """Seat a pod on a board that is emptied for it, if all who sat there find other seats."""
     for site in nodes_in(guest.kind.candidates):
         for plot in range(len(seating.states[site])):
-            others = [other for other in seating.guests[site] if other.seat and plot in other.seat.plots]
+            others = [other for other in seating.guests[site] if plot in other.home.plots]
             if not others or not budget.spend():
                 continue
             before = [(other, seating.take(other)) for other in others]
             if _seat_all(seating, [guest, *others]):
                 return True
             for other, seat in before:
-                if seat:
-                    seating.put(other, seat)
+                seating.put(other, seat)
     return False
 
 

@@ -48,7 +48,8 @@ class Found:
     def apply(self, seating: Seating) -> bool:
         """Seat the pods so, if seats were found; return whether they were."""
         for guest, _ in self.seats:
-            seating.take(guest)
+            if guest.seat:
+                seating.take(guest)
         for guest, seat in self.seats:
             seating.put(guest, seat)
         return bool(self.seats)
@@ -56,14 +57,13 @@ class Found:
 
 def search(seating: Seating, guests: list[Guest], budget: Budget, *, first: bool) -> Found:
     """Return the cheapest seats for all pods together (or the first found); the seating is as before afterwards."""
-    before = [(guest, seating.take(guest)) for guest in guests]
+    before = [(guest, seating.take(guest)) for guest in guests if guest.seat]
     # Those that must find slices that exist come first, then the largest: they have the fewest choices.
     order = sorted(range(len(guests)), key=lambda i: (not guests[i].kind.settled, -guests[i].kind.size, i))
     searching = _Search(seating, [guests[i] for i in order], budget, first=first)
     searching.descend(0, None)
     for guest, seat in before:
-        if seat:
-            seating.put(guest, seat)
+        seating.put(guest, seat)
     return Found(searching.best_seats, complete=not searching.exhausted)
 
 
@@ -85,7 +85,7 @@ class _Search:
         """Seat the pods from this one on."""
         if index == len(self.guests):
             if cost is not None and (self.best is None or cost < self.best):
-                self.best, self.best_seats = cost, [(guest, guest.seat) for guest in self.guests if guest.seat]
+                self.best, self.best_seats = cost, [(guest, guest.home) for guest in self.guests]
             return
         if self._repeats(index, cost):
             return

@@ -5,18 +5,21 @@ pod" is one `&` however many nodes there are.
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from policies.geometry import Profiles
 from policies.packing import NOTHING, Cost, Packing, State, Step, plus
-from policies.supply import Site
+from policies.supply import Supply
 
 Nodes = int
 """A set of nodes as bits."""
 
 _TRIES = 400  # ways to spread the slices of one pod over the boards of one node that are looked at
+_STEPS = 5_000  # and slices put down to find them: slices of several kinds can fail to fit in very many ways
 
 
 class Seat(NamedTuple):
@@ -57,6 +60,12 @@ class Guest:
     kind: Kind
     seat: Seat | None = None
 
+    @property
+    def home(self) -> Seat:
+        """Return the seat of a pod that has one."""
+        assert self.seat is not None, self.key  # noqa: S101 - who asks has seen it seated
+        return self.seat
+
 
 def nodes_in(nodes: Nodes) -> Iterator[int]:
     """Yield the positions of the nodes in a set, lowest first."""
@@ -74,6 +83,14 @@ class Kept(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
+class _Ways:
+    """Ways to spread the slices of a pod over boards, and how many steps may still be taken to find more."""
+
+    found: list[tuple[Cost, tuple[int, ...]]] = field(default_factory=list)
+    steps: int = _STEPS
+
+
+@dataclass(eq=False, slots=True)
 class Seating:
     """Boards and room of all nodes, with the pods planned so far.
 
@@ -85,7 +102,7 @@ class Seating:
         guests: the pods on each node, in the order of their coming.
     """
 
-    sites: list[Site]
+    sites: list[Supply]
     packing: Packing = field(default_factory=Packing)
     states: list[list[State]] = field(init=False)
     room: list[dict[str, int]] = field(init=False)
@@ -95,6 +112,7 @@ class Seating:
     _members: dict[State, Nodes] = field(default_factory=dict)
     _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
     _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
+    _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
@@ -136,15 +154,12 @@ class Seating:
             room[name] = room.get(name, 0) - amount
         for profile, plot in zip(guest.kind.profiles, seat.plots, strict=True):
             step = self.packing.add(self.states[seat.site][plot], profile)
-            if step is None:
-                raise AssertionError(f"{guest.key} does not fit where it was seated")
+            assert step is not None, guest.key  # noqa: S101 - seats come from `find` and `spreads`
             self._enter(seat.site, plot, step.state)
 
-    def take(self, guest: Guest) -> Seat | None:
-        """Take a pod off its seat; return that, or None if it had none."""
-        seat, guest.seat = guest.seat, None
-        if seat is None:
-            return None
+    def take(self, guest: Guest) -> Seat:
+        """Take a pod off its seat; return that."""
+        seat, guest.seat = guest.home, None
         del self.guests[seat.site][guest]
         room = self.room[seat.site]
         for name, amount in guest.kind.room:
@@ -174,7 +189,7 @@ class Seating:
                     self._enter(site, plot, self.packing.remove(self.states[site][plot], profile))
         self._kept.clear()
 
-    def alter(self, position: int, site: Site) -> None:
+    def alter(self, position: int, site: Supply) -> None:
         """Let a node be another: pods have left it, or have not after all. Who was seated there keeps its seat.
 
         Raises AssertionError if somebody cannot.
@@ -188,8 +203,7 @@ class Seating:
         for state in self.states[position]:
             self._join(state, position)
         for guest, seat in reversed(guests):
-            if seat:
-                self.put(guest, seat)
+            self.put(guest, seat)
         kept = self._kept.pop(position, [])
         for each in kept:
             self.keep(position, each)
@@ -210,36 +224,50 @@ class Seating:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
         key = (kind.profiles, kind.settled, *states)
         if key not in self._spreads:
-            found: list[tuple[Cost, tuple[int, ...]]] = []
-            self._spread(kind, list(states), (), None, found)
-            self._spreads[key] = sorted(found)
+            found = self._spread(kind, list(states), (), iter(range(_STEPS)))
+            self._spreads[key] = sorted(islice(found, _TRIES))
         return self._spreads[key]
 
     def _spread(
-        self,
-        kind: Kind,
-        states: list[State],
-        plots: tuple[int, ...],
-        cost: Cost | None,
-        found: list[tuple[Cost, tuple[int, ...]]],
-    ) -> None:
+        self, kind: Kind, states: list[State], plots: tuple[int, ...], steps: Iterator[int]
+    ) -> Iterator[tuple[Cost, tuple[int, ...]]]:
+        """Yield the ways to give boards to the slices that follow those on `plots`, with what they cost."""
         if len(plots) == len(kind.profiles):
-            found.append((cost or NOTHING, plots))
+            yield NOTHING, plots
             return
         profile = kind.profiles[len(plots)]
         # Equal slices are not swapped: the next goes to the same board or a later one.
         first = plots[-1] if plots and kind.profiles[len(plots) - 1] == profile else 0
+        if not self._may_fit(kind, states, len(plots), first):
+            return
         options = [
             (step.cost, plot, step.state)
             for plot, state in enumerate(states)
             if plot >= first and state not in states[first:plot] and (step := self._step(kind, state, profile))
         ]
-        for more, plot, state in sorted(options, key=lambda option: option[:2]):
-            if len(found) >= _TRIES:
-                return
+        for (cost, plot, state), _ in zip(sorted(options, key=lambda option: option[:2]), steps, strict=False):
             before, states[plot] = states[plot], state
-            self._spread(kind, states, (*plots, plot), plus(cost, more) if cost else more, found)
+            for more, all_plots in self._spread(kind, states, (*plots, plot), steps):
+                yield plus(cost, more), all_plots
             states[plot] = before
+
+    def _may_fit(self, kind: Kind, states: list[State], done: int, first: int) -> bool:
+        """Return whether boards could take the slices after the first `done` of each profile, if there were no others.
+
+        Those of the next profile go to the boards from `first` on.
+        """
+        return all(
+            sum(self._most_of(kind, state, profile) for state in states[0 if number else first :]) >= count
+            for number, (profile, count) in enumerate(Counter(kind.profiles[done:]).items())
+        )
+
+    def _most_of(self, kind: Kind, state: State, profile: str) -> int:
+        """Return how many slices of one profile a board can still take."""
+        key = (state, profile, kind.settled)
+        if key not in self._most:
+            step = self._step(kind, state, profile)
+            self._most[key] = 1 + self._most_of(kind, step.state, profile) if step else 0
+        return self._most[key]
 
     def _step(self, kind: Kind, state: State, profile: str) -> Step | None:
         step = self.packing.add(state, profile)

@@ -132,9 +132,7 @@ class _Settlement:
         left = [(dict(site.grantable), dict(site.now)) for site in self.sites]
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
-            if guest.seat is None:
-                continue
-            home, need = guest.seat.site, Counter(guest.kind.profiles)
+            home, need = guest.home.site, Counter(guest.kind.profiles)
             slices, room = left[home]
             there = all(slices.get(profile, 0) >= count for profile, count in need.items()) and all(
                 room.get(name, 0) >= amount for name, amount in guest.kind.room
@@ -177,12 +175,13 @@ class _Settlement:
                 claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need))
 
     def _stock(self) -> Stock:
+        states = self.plan.seating.states
         return Stock(
             now=[site.grantable for site in self.sites],
-            later=[
-                Counter(item.profile for state in states for item in state.slots) for states in self.plan.seating.states
-            ],
+            later=[Counter(item.profile for state in boards for item in state.slots) for boards in states],
             room=[site.now for site in self.sites],
+            ever=[Counter(item.profile for state in boards for item in state.all_slices) for boards in states],
+            whole=[site.node.allocatable for site in self.sites],
         )
 
     def _release(self, pod: PodView, nodes: Nodes, capacity: str) -> Release:
@@ -235,7 +234,7 @@ class _Settlement:
             return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
         if node.in_flight or node.name in ordered:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
-        if any(self.plan.seating.states[claim.home][plot].target for plot in (guest.seat.plots if guest.seat else ())):
+        if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
 

@@ -14,12 +14,12 @@ from policies.annotations import Placement
 from policies.catalogue import BoardModel
 from policies.model import Taint
 from policies.placement import bin_gb, capacity_for, lay_out, profile_of
-from policies.view import Board, NodeView
+from policies.view import Board, NodeView, is_slice
 
 _REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
 
 
-class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+class BoardKind(msgspec.Struct, frozen=True, cache_hash=True):
     """Boards of one model in one mode."""
 
     mode: str
@@ -40,7 +40,7 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
         return self.mode, self.model.name, self.model.memory_mib
 
 
-class Cut(msgspec.Struct, frozen=True, cache_hash=True):
+class BoardCut(msgspec.Struct, frozen=True, cache_hash=True):
     """How a board is cut, as far as it decides what can be had from it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Cut(msgspec.Struct, frozen=True, cache_hash=True):
         free: profiles of free slices, where the board cannot be cut.
     """
 
-    kind: Kind
+    kind: BoardKind
     fixed: tuple[Placement, ...] | None
     free: tuple[str, ...] = ()
 
@@ -70,14 +70,14 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...]
     up: bool
     managed: bool
-    kinds: tuple[Kind, ...]
+    kinds: tuple[BoardKind, ...]
     announced: frozenset[str]
 
 
 class Cuts(msgspec.Struct, frozen=True, cache_hash=True):
     """How all boards of a node are cut, by index."""
 
-    boards: tuple[Cut, ...] = ()
+    boards: tuple[BoardCut, ...] = ()
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def room(cuts: Cuts, kind: Kind, profile: str) -> int:
+def room(cuts: Cuts, kind: BoardKind, profile: str) -> int:
     """Return how many slices of a profile can be had now from a node's boards of a kind: free, or cut anew."""
     return sum(_room(cut, profile) for cut in cuts.boards if cut.kind == kind)
 
@@ -108,7 +108,9 @@ def site_of(node: NodeView) -> Site | None:
         name
         for name, amount in node.capacity.items()
         # A node of ours goes on naming resources that it no longer has; another plugin may be about to come back.
-        if _is_slice(name) and (amount > 0 or not node.managed) and not any(kind.makes(name) for kind in kinds)
+        if (name == names.GPU_SHARED or is_slice(name))
+        and (amount > 0 or not node.managed)
+        and not any(kind.makes(name) for kind in kinds)
     )
     if not (node.managed or announced):
         return None
@@ -126,20 +128,16 @@ def site_of(node: NodeView) -> Site | None:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _is_slice(resource: str) -> bool:
-    return resource == names.GPU_SHARED or resource.startswith((names.MIG_RESOURCE, names.MPS_RESOURCE))
-
-
-def _cut(board: Board) -> Cut:
-    kind = _one(Kind(board.mode, board.model))
+def _cut(board: Board) -> BoardCut:
+    kind = _one(BoardKind(board.mode, board.model))
     slices = board.slices or (lay_out(board.model, board.mode, board.counted) if board.counted else ())
     if board.cuttable and slices is not None:
-        return Cut(kind, tuple(item.placement for item in slices if item.used))
-    return Cut(kind, None, tuple(sorted(item.profile for item in board.slices if not item.used)))
+        return BoardCut(kind, tuple(item.placement for item in slices if item.used))
+    return BoardCut(kind, None, tuple(sorted(item.profile for item in board.slices if not item.used)))
 
 
 @cache
-def _one(kind: Kind) -> Kind:
+def _one(kind: BoardKind) -> BoardKind:
     """Return the one object for equal kinds, so that a thousand nodes share a dozen models."""
     return kind
 
@@ -151,7 +149,7 @@ def _shared(cuts: Cuts) -> Cuts:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _room(cut: Cut, profile: str) -> int:
+def _room(cut: BoardCut, profile: str) -> int:
     if cut.kind.mode == names.TIMESLICING:
         return 1
     if cut.fixed is None:

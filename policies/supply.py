@@ -6,6 +6,7 @@ can be scheduled, pain P16) and the bound pods (nobody holds it). Where they dis
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +18,9 @@ from policies.geometry import Placements, by_start
 from policies.placement import arrange, lay_out, profile_of
 from policies.view import Board, NodeView, PodView, is_slice
 
+UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
+"""A board of which we know nothing, so that nothing can be made on it."""
+
 Room = dict[str, int]
 """What a node has left besides slices, in thousandths: CPU, memory, number of pods, other devices."""
 
@@ -26,7 +30,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
-        model: what it can do; None where no board is known.
+        model: what it can do; UNKNOWN where the slices are another tool's.
         mode: its mode.
         rigid: nothing may be created or destroyed on it now.
         fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
@@ -38,7 +42,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     index: int
-    model: BoardModel | None
+    model: BoardModel
     mode: str
     rigid: bool
     fixed: Placements = ()
@@ -49,7 +53,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     leaving: Placements = ()
 
 
-class Site(msgspec.Struct, frozen=True, kw_only=True):
+class Supply(msgspec.Struct, frozen=True, kw_only=True):
     """A node as the planner sees it.
 
     Attributes:
@@ -74,7 +78,7 @@ def survey(
     bound: Sequence[PodView],
     promised: frozenset[str] = frozenset(),
     leaving: Collection[str] = (),
-) -> Site:
+) -> Supply:
     """Return what a node can give.
 
     Args:
@@ -97,7 +101,7 @@ def survey(
         ]
     doomed = _doomed(node)
     now = room_left(node, bound)
-    return Site(
+    return Supply(
         node=node,
         plots=tuple(_held(plots, unshown) if plots else [_foreign(node, needed)]),
         room=room_left(node, staying) if leaving else now,
@@ -222,7 +226,7 @@ def _foreign(node: NodeView, need: Counter[str]) -> Plot:
     """Return the slices that another tool announces, as one board that cannot be cut."""
     free = (_announced(node) - need).elements()
     placements = tuple(Placement(profile) for profile in sorted(free))
-    return Plot(index=-1, model=None, mode="", rigid=True, fixed=placements, open=placements)
+    return Plot(index=-1, model=UNKNOWN, mode="", rigid=True, fixed=placements, open=placements)
 
 
 def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:

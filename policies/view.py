@@ -32,6 +32,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
+_MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,17 +206,15 @@ def view_node(node: Node) -> NodeView:
     annotations = node.metadata.annotations or {}
     status, spec = node.status, node.spec
     faults: list[str] = []
-    mode = labels.get(names.PARTITIONING_LABEL, "")
-    if mode and mode not in names.MODES:
-        faults.append(f"label {names.PARTITIONING_LABEL}: {mode!r} is no mode; write one of {', '.join(names.MODES)}")
+    mode = read_mode(labels, faults)
     return NodeView(
         name=node.metadata.name or "",
         labels=labels,
         taints=(spec and spec.taints) or (),
         ready=any(c.type == "Ready" and c.status == "True" for c in (status and status.conditions) or ()),
         cordoned=bool(spec and spec.unschedulable),
-        managed=mode in names.MODES,
-        boards=_boards(labels, annotations, mode, faults) if mode in names.MODES else (),
+        managed=bool(mode),
+        boards=_boards(labels, annotations, mode, faults) if mode else (),
         allocatable=_amounts(status.allocatable if status else None, "status.allocatable", faults),
         capacity=_amounts(status.capacity if status else None, "status.capacity", faults),
         spec=read_layouts(names.SPEC_PLACEMENTS, annotations, faults),
@@ -224,6 +223,15 @@ def view_node(node: Node) -> NodeView:
         cut=annotations.get(names.SPEC_CUT, ""),
         faults=tuple(faults),
     )
+
+
+def read_mode(labels: Mapping[str, str], faults: list[str]) -> str:
+    """Return the mode that a node's label gives its boards, or "" if they are not ours to cut (or it is no mode)."""
+    mode = labels.get(names.PARTITIONING_LABEL, "")
+    if mode and mode not in names.MODES:
+        faults.append(f"label {names.PARTITIONING_LABEL}: {mode!r} is no mode; write one of {', '.join(names.MODES)}")
+        return ""
+    return mode
 
 
 def view_pod(pod: Pod) -> PodView:
@@ -250,7 +258,11 @@ def view_pod(pod: Pod) -> PodView:
         terminating=meta.deletion_timestamp is not None,
         controlled=any(owner.controller for owner in meta.owner_references or ()),
         request=request,
-        slices=tuple(sorted((name, count // 1000) for name, count in request.items() if count and is_slice(name))),
+        slices=tuple(
+            sorted(
+                (name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name)
+            )
+        ),
         constraints=constraints_of(spec),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
         moments=gpu_moments(pod) if any(map(_is_gpu, request)) else (),

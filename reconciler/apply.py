@@ -18,9 +18,10 @@ import msgspec
 import structlog
 
 from kube.backoff import Backoff
-from kube.client import MERGE_PATCH, Client
+from kube.client import Client
 from kube.errors import ApiError, Conflict, NotFound, Unreachable, outcome_unknown
 from kube.informer import Informer
+from kube.paging import pages
 from kube.resource import NODES, PODS, Resource
 from policies.decision import Cut, Decision, Layout, Release
 from policies.view import NodeView, PodView
@@ -28,10 +29,8 @@ from reconciler.metrics import WRITES
 from reconciler.observe import ObservedNode, Picture
 from reconciler.patches import Body, cut_patch, order_patch, plan_id, release_patch
 
-WORKERS: Final = (
-    8  # writes at a time: the API server answers one in about 4 ms, and 200 pods are to be released a second
-)
-PAGE: Final = 500
+# Writes at a time: the API server answers one in about 4 ms, and 200 pods are to be released a second.
+WORKERS: Final = 8
 AGAIN: Final = Backoff(base_s=0.5, cap_s=60.0)
 
 Outcome = Literal["done", "stale", "refused", "unknown", "stopped"]
@@ -109,18 +108,15 @@ class Applier:
         A slice that has been withdrawn goes to no pod any more, so what may still hold one is bound by now, or was
         released by us, and that we know from our own writes.
         """
-        query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE)}
+        selector = {"fieldSelector": f"spec.nodeName={node}"}
         try:
-            while True:
-                page = _PAGE.decode(self._client.request("GET", PODS.path(), query=query, timeout_s=self._timeout_s))
-                for item in page.items or ():
+            for page in pages(self._client, PODS.path(), selector, timeout_s=self._timeout_s):
+                for item in page.items:
                     self._pods.lay_over(bytes(item))
-                if not page.metadata.continue_:
-                    return True
-                query["continue"] = page.metadata.continue_
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             self._log.warning("pods_not_read", node=node, error=str(error))
             return False
+        return True
 
     def close(self) -> None:
         """Let no more writes begin; those under way end within their timeout."""
@@ -148,13 +144,7 @@ class Applier:
             return "stopped", 0.0
         log = self._log.bind(what=write.what, object=write.key)
         try:
-            answer = self._client.request(
-                "PATCH",
-                _path(write),
-                body=msgspec.json.encode(write.body),
-                content_type=MERGE_PATCH,
-                timeout_s=self._timeout_s,
-            )
+            answer = self._client.merge_patch(_path(write), write.body, timeout_s=self._timeout_s)
         except (Conflict, NotFound) as error:
             log.info("write_stale", error=str(error))
             self._read_again(write)
@@ -238,15 +228,3 @@ def _release(release: Release, pod: PodView) -> Write:
 def _path(write: Write) -> str:
     namespace, _, name = write.key.rpartition("/")
     return write.resource.path(namespace or None, name)
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename={"continue_": "continue"}):
-    continue_: str = ""
-
-
-class _Page(msgspec.Struct, frozen=True):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-_PAGE: Final = msgspec.json.Decoder(_Page)

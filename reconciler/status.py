@@ -8,7 +8,6 @@ restart repeats nothing. A pod that waits for less than a second, as most do for
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -21,10 +20,9 @@ from kube.informer import Informer
 from kube.resource import NODES, PODS, Resource
 from policies import names
 from policies.decision import Waiting
+from policies.timestamps import timestamp
 from policies.view import PodView
 from reconciler.observe import TOLD, ObservedNode
-
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"  # merges conditions by their type
 
 TICK_S: Final = 1.0
 WRITES_A_TICK: Final = 25
@@ -144,10 +142,9 @@ class StatusWriter:
     def _tell(self, telling: Telling) -> None:
         """Write a condition, and an Event if its reason is new. Raises Unreachable: then the others need not be tried."""
         ref, (reason, message) = telling.ref, telling.said
-        body = msgspec.json.encode(status_patch(telling, self._now()))
         path = telling.resource.path(ref.namespace or None, ref.name, "status")
         try:
-            answer = self._client.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
+            answer = self._client.strategic_patch(path, status_patch(telling, self._now()))
             (self._pods if telling.resource == PODS else self._nodes).lay_over(answer)
         except (ApiError, msgspec.DecodeError) as error:
             self._log.warning("status_not_written", object=path, error=str(error))
@@ -167,7 +164,7 @@ def status_patch(telling: Telling, now: float) -> Mapping[str, object]:
         "message": message,
     }
     if bool(reason) != bool(telling.was[0]):  # else the time of the last transition stays, as merged
-        condition["lastTransitionTime"] = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition["lastTransitionTime"] = timestamp(now)
     precondition = {"uid": telling.ref.uid} if telling.resource == PODS else {}
     return {"metadata": precondition, "status": {"conditions": [condition]}}
 

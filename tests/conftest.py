@@ -1,11 +1,14 @@
 """Fixtures that tests of several packages share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from console.sandbox.lifecycle import Sandbox
+from kube.client import Client
+from tests.apiserver.server import ApiServer
 
 # A machine that is busy with other things makes no law false.
 settings.register_profile("laws", deadline=None)
@@ -27,3 +30,18 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         yield sandbox
     finally:
         starting.__exit__(None, None, None)
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """A scripted API server; see tests/apiserver."""
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ApiServer, tmp_path: Path) -> Iterator[Client]:
+    """A client of the scripted API server."""
+    connected = Client.load(server.kubeconfig(tmp_path))
+    yield connected
+    connected.close()

@@ -22,7 +22,7 @@ from webhook.view import ClusterView
 _USER_AGENT = f"apportion-webhook/{__version__}"
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Options(Struct, frozen=True, kw_only=True):
     """What a replica needs to know beside the cluster."""
 
     kubeconfig: str | None
@@ -64,22 +64,22 @@ def main(  # noqa: PLR0917 - click passes by name
         Client.load(kubeconfig, user_agent=_USER_AGENT).close()  # a fault in it should end us here, not in a worker
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    settings = Settings(
+    options = Options(
         kubeconfig=kubeconfig,
         namespace=namespace,
         names=(f"{service}.{namespace}.svc", *url_host),
         configuration=configuration,
         tls_dir=tls_dir,
     )
-    Server(functools.partial(serve, settings), listen=listen, drain_s=drain_seconds).run()
+    Server(functools.partial(serve, options), listen=listen, drain_s=drain_seconds).run()
 
 
-def serve(settings: Settings, worker: Worker) -> Serving:
+def serve(options: Options, worker: Worker) -> Serving:
     """Start what a worker needs, and return what it serves. Nothing here waits for the API server."""
-    client = Client.load(settings.kubeconfig, user_agent=_USER_AGENT)
+    client = Client.load(options.kubeconfig, user_agent=_USER_AGENT)
     view = ClusterView(client)
     view.start()
-    certificates = _certificates(client, settings)
+    certificates = _certificates(client, options)
     certificates.start()
     metrics = Metrics()
     metrics.watch_load(lambda: worker.busy, THREADS)
@@ -103,11 +103,11 @@ def serve(settings: Settings, worker: Worker) -> Serving:
     return Serving(app=app, context=certificates.context.current, close=close)
 
 
-def _certificates(client: Client, settings: Settings) -> Keeper | Mounted:
-    if settings.tls_dir:
-        return Mounted(settings.tls_dir)
-    store = CertificateStore(client, namespace=settings.namespace, configuration=settings.configuration)
-    return Keeper(store, settings.names)
+def _certificates(client: Client, options: Options) -> Keeper | Mounted:
+    if options.tls_dir:
+        return Mounted(options.tls_dir)
+    store = CertificateStore(client, namespace=options.namespace, configuration=options.configuration)
+    return Keeper(store, options.names)
 
 
 if __name__ == "__main__":

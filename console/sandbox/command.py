@@ -1,6 +1,7 @@
 """The group `apportion sandbox`. Each verb lives in a file of its own; a new one is a line in `VERBS`."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import click
 
@@ -13,6 +14,15 @@ VERBS: Final = {
     "down": "console.sandbox.down:down",
     "demo": "console.sandbox.demo:demo",
 }
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def name_option(function: _Function) -> _Function:
+    """Add `--name` to a verb: which of the sandboxes on this machine."""
+    return click.option(
+        "--name", default="default", show_default=True, help="Which sandbox; several run side by side."
+    )(function)
 
 
 class _Sandbox(LazyGroup):
@@ -35,4 +45,4 @@ def sandbox() -> None:
       eval "$(apportion sandbox up --nodes a100-40=2,a30=1)"
       kubectl get nodes
       apportion sandbox down
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """

@@ -4,32 +4,28 @@ Every step waits for what it claims; the first that does not happen ends the sto
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
 import click
-import msgspec
 
 from console.boards import draw
+from console.sandbox.apiclient import Refused
+from console.sandbox.command import name_option
 from console.sandbox.errors import SandboxError
-from console.sandbox.lifecycle import KubectlError, Sandbox, attach, hold, launch
+from console.sandbox.kubectl import run_kubectl
+from console.sandbox.lifecycle import Sandbox, attach, hold, launch
 from console.sandbox.nodes import parse_nodes
-from console.sandbox.options import name_option
 from console.sandbox.progress import Progress
+from console.sandbox.readiness import list_nodes
 from console.sandbox.watching import PodWatch
-from policies.model import Node
-from policies.view import NodeView, PodView, view_node
+from policies.view import PodView, view_node
 
 NODES: Final = "a100-40=1,t4=1"
 NAMESPACE: Final = "demo"
 WAIT_S: Final = 30.0
 _WARNING: Final = re.compile(r"^Warning: (.*)$", re.MULTILINE)
-
-
-class _Items(msgspec.Struct, frozen=True):
-    items: tuple[Node, ...]
 
 
 @click.command()
@@ -41,7 +37,7 @@ def demo(name: str, keep: bool) -> None:
     \b
     Example, to go on by hand afterwards:
       apportion sandbox demo --keep
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     progress, nodes = Progress(), parse_nodes(NODES)
     if keep:
         launch(name, nodes, progress, lifeline=None)
@@ -59,7 +55,7 @@ def _tell(sandbox: Sandbox) -> None:
         sandbox.kubectl("create", "namespace", NAMESPACE)
         with PodWatch(sandbox, NAMESPACE) as pods:
             _story(sandbox, pods)
-    except (KubectlError, TimeoutError) as error:
+    except (SandboxError, Refused, OSError) as error:
         raise SandboxError(f"the demo stops here: {error}") from error
 
 
@@ -88,7 +84,7 @@ def _story(sandbox: Sandbox, pods: PodWatch) -> None:
     _draw(sandbox)
     disturbed = [name for name, pod in before.items() if not _same(pod, pods.get(name))]
     if disturbed:
-        raise SandboxError(f"the demo stops here: {', '.join(disturbed)} did not go on undisturbed")
+        raise SandboxError(f"{', '.join(disturbed)} did not go on undisturbed")
     click.echo("All others went on undisturbed. From creation to running:\n")
     for name in (*manifests, "large"):
         note = "  (waited for half to end)" if name == "large" else ""
@@ -100,10 +96,7 @@ def _create(sandbox: Sandbox, manifest: str) -> None:
     """Create a pod as a user does, and show what the webhook says."""
     click.echo("$ kubectl create -f - <<EOF")
     click.echo(f"{manifest}EOF")
-    command = [*sandbox.kubectl_command(), "create", "-n", NAMESPACE, "-f", "-"]
-    done = subprocess.run(command, input=manifest, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SandboxError(f"the demo stops here: kubectl create: {done.stderr.strip()}")
+    done = run_kubectl(sandbox.directory, "create", "-n", NAMESPACE, "-f", "-", stdin=manifest)
     for warning in _WARNING.findall(done.stderr):
         click.echo(f"  webhook: {warning}")
 
@@ -118,12 +111,8 @@ def _manifests() -> Iterator[tuple[str, str]]:
 
 
 def _draw(sandbox: Sandbox) -> None:
-    click.echo(draw(_nodes(sandbox)) + "\n")
-
-
-def _nodes(sandbox: Sandbox) -> list[NodeView]:
-    listed = msgspec.json.decode(sandbox.kubectl("get", "nodes", "-o", "json"), type=_Items)
-    return [view_node(node) for node in listed.items]
+    with sandbox.client() as client:
+        click.echo(draw(map(view_node, list_nodes(client))) + "\n")
 
 
 def _runs(pod: PodView | None) -> bool:

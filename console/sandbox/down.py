@@ -3,7 +3,7 @@
 import click
 
 from console.sandbox import lifecycle
-from console.sandbox.options import name_option
+from console.sandbox.command import name_option
 
 
 @click.command()
@@ -14,6 +14,6 @@ def down(name: str) -> None:
     \b
     Example:
       apportion sandbox down --name mine
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     ended = lifecycle.stop(name)
     click.echo(f"sandbox {name}: " + ("ended" if ended else "not running, nothing to do"), err=True)

@@ -13,7 +13,7 @@ from console.sandbox import marks, rooms
 from console.sandbox.apiclient import ApiClient
 from console.sandbox.build import ensure_binaries
 from console.sandbox.errors import SandboxError
-from console.sandbox.kubectl import find_kubectl
+from console.sandbox.kubectl import find_kubectl, run_kubectl
 from console.sandbox.nodes import NodeGroup, parse_nodes
 from console.sandbox.notices import follow
 from console.sandbox.progress import Progress
@@ -22,10 +22,6 @@ from console.sandbox.services import ALL
 
 # Ending services takes up to 5 s and the control plane 3 s more; a supervisor that needs longer is stuck.
 STOP_TIMEOUT_S: Final = 30.0
-
-
-class KubectlError(Exception):
-    """kubectl failed. The message has its arguments and what it wrote to standard error."""
 
 
 class Sandbox:
@@ -67,25 +63,12 @@ class Sandbox:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl against this sandbox and return what it prints. Raises KubectlError if it fails."""
-        answer = subprocess.run(
-            [*self.kubectl_command(), *arguments], input=stdin, capture_output=True, text=True, check=False
-        )
-        if answer.returncode != 0:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: status {answer.returncode}: {answer.stderr.strip()}")
-        return answer.stdout
+        return run_kubectl(self.directory, *arguments, stdin=stdin).stdout
 
     def client(self) -> ApiClient:
         """Return a connection to the API server as its administrator, for a few calls; others use `kube/`."""
         port = int(self.server_url.rpartition(":")[2])
         return ApiClient(port, self.directory / "ca.crt", (self.directory / "admin.token").read_text())
-
-    def kubectl_command(self) -> list[str]:
-        """Return how kubectl is called for this sandbox, for callers that want the process: append its arguments.
-
-        Its discovery cache lies with the sandbox: one at home would outlive it and mislead about the next on its port.
-        """
-        cache = self.directory / "kubectl-cache"
-        return [str(find_kubectl()), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={cache}"]
 
 
 @contextmanager

@@ -31,6 +31,11 @@ def server_version(client: ApiClient) -> str:
     return msgspec.json.decode(client.get("/version"), type=_Version).git_version
 
 
+def list_nodes(client: ApiClient) -> tuple[Node, ...]:
+    """Return all nodes. Raises as `ApiClient.get`."""
+    return msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes).items
+
+
 def cluster_ready(client: ApiClient, nodes: Sequence[str]) -> bool:
     """Return whether pods can be created in `default` and run on these nodes.
 
@@ -39,7 +44,7 @@ def cluster_ready(client: ApiClient, nodes: Sequence[str]) -> bool:
     """
     try:
         client.get("/api/v1/namespaces/default/serviceaccounts/default")
-        listed = msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes).items
+        listed = list_nodes(client)
         leases = client.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
     except (OSError, Refused):
         return False

@@ -8,9 +8,8 @@ The manifests are those of production. Only how the API server reaches the webho
 Deployments and the DaemonSet are applied too; their pods are shown as running by kwok, which runs no programs.
 """
 
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +21,7 @@ import yaml
 from console.sandbox import credentials
 from console.sandbox.apiclient import ApiClient, Refused, loopback_answers
 from console.sandbox.controlplane import ControlPlane
-from console.sandbox.errors import SandboxError
-from console.sandbox.kubectl import find_kubectl
+from console.sandbox.kubectl import run_kubectl
 from console.sandbox.processes import Command
 from policies import names
 
@@ -66,9 +64,10 @@ def install(plane: ControlPlane, ports: Mapping[str, int]) -> tuple[Command, ...
 
     Without a webhook nothing is applied that would call it. Raises SandboxError if the manifests cannot be applied.
     """
-    rendered = yaml.safe_load_all(_kubectl(plane, "kustomize", str(files("manifests").joinpath("base"))))
-    manifests = [_reached_by_url(manifest, ports) for manifest in rendered]
-    _kubectl(plane, "apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all([*manifests, *_AGENTS_ACCOUNT]))
+    rendered = run_kubectl(plane.directory, "kustomize", str(files("manifests").joinpath("base"))).stdout
+    manifests = [_reached_by_url(manifest, ports) for manifest in yaml.safe_load_all(rendered)]
+    applied = yaml.safe_dump_all([*manifests, *_AGENTS_ACCOUNT])
+    run_kubectl(plane.directory, "apply", "--server-side", "-f", "-", stdin=applied)
     client = ApiClient(plane.api_server_port, plane.credentials.ca, plane.admin_token)
     make = {WEBHOOK: _webhook, RECONCILER: _reconciler, AGENT: _agent}
     return tuple(make[name](plane, client, port) for name, port in ports.items())
@@ -154,13 +153,3 @@ def _answers_reviews(client: ApiClient) -> bool:
     except (OSError, Refused):
         return False
     return f'"schedulerName":"{names.DEFAULT_SCHEDULER}"'.encode() in made
-
-
-def _kubectl(plane: ControlPlane, *arguments: str, stdin: str | None = None) -> str:
-    command: Iterable[str] = (str(find_kubectl()), f"--kubeconfig={plane.kubeconfig}", "--cache-dir=kubectl-cache")
-    done = subprocess.run(
-        [*command, *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=plane.directory
-    )
-    if done.returncode != 0:
-        raise SandboxError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout

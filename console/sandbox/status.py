@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from console.output import TABLE, output_option, show
 from console.sandbox import lifecycle, marks, rooms
 from console.sandbox.apiclient import Refused
+from console.sandbox.readiness import list_nodes
 from console.sandbox.rooms import State
 from policies import names
 from policies.model import Node
@@ -52,27 +54,21 @@ class SandboxLine(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[ProcessLine, ...] = ()
 
 
-class _Nodes(msgspec.Struct):
-    items: tuple[Node, ...]
-
-
 @click.command()
 @click.option("--name", help="Only this one.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@output_option
 def status(name: str | None, output: str) -> None:
     """Show the sandboxes of this machine. Exit status 1 if none runs or one is not well.
 
     \b
     Example:
       apportion sandbox status -o json
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     lines = [_look(found) for found in rooms.names() if name in (None, found)]
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode({"sandboxes": lines}), indent=2))
-    elif output == "yaml":
-        click.echo(msgspec.yaml.encode({"sandboxes": lines}), nl=False)
-    else:
+    if output == TABLE:
         click.echo("\n\n".join(_table(line) for line in lines) or "no sandbox; `apportion sandbox up` starts one")
+    else:
+        show({"sandboxes": lines}, output)
     if not lines or any(line.state != "running" for line in lines):
         sys.exit(1)
 
@@ -101,10 +97,9 @@ def _nodes(name: str) -> tuple[NodeLine, ...] | None:
     """Return the nodes as the API server has them; None if it does not answer."""
     with lifecycle.attach(name).client() as client:
         try:
-            listed = msgspec.json.decode(client.get("/api/v1/nodes"), type=_Nodes)
+            return tuple(map(_node, list_nodes(client)))
         except (OSError, Refused):
             return None
-    return tuple(_node(node) for node in listed.items)
 
 
 def _node(node: Node) -> NodeLine:

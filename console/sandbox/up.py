@@ -4,15 +4,30 @@ import shlex
 
 import click
 
+from console.sandbox.command import name_option
 from console.sandbox.lifecycle import Sandbox, attach, hold, launch, running, wait_for_end
-from console.sandbox.nodes import PRODUCTS, NodeGroup
-from console.sandbox.options import name_option, nodes_option
+from console.sandbox.nodes import PRODUCTS, NodeGroup, NodesFault, parse_nodes
 from console.sandbox.progress import Progress
 from console.sandbox.services import ALL
 
 
+def _parsed(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[NodeGroup, ...]:
+    try:
+        return parse_nodes(value)
+    except NodesFault as fault:
+        raise click.BadParameter("".join(f"\n  {line}" for line in fault.faults)) from fault
+
+
 @click.command(epilog=f"Models: {', '.join(PRODUCTS)}.")
-@nodes_option()
+@click.option(
+    "--nodes",
+    callback=_parsed,
+    metavar="MODEL[xBOARDS][:MODE]=COUNT,...",
+    default="a100-40=1,t4=1",  # one board of each kind of partitioning: MIG and MPS
+    show_default=True,
+    help="Simulated GPU nodes, such as a100-40x8=2,a30=1,t4:timeslicing=1: BOARDS of each node (1 unless given), "
+    "MODE mig where the board has it, else mps. An empty text: none.",
+)
 @name_option
 @click.option("--bare", is_flag=True, help="Only the control plane and its nodes, without Apportion.")
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then end it.")
@@ -26,7 +41,7 @@ def up(nodes: tuple[NodeGroup, ...], name: str, bare: bool, foreground: bool) ->
     \b
     Standard output is for the shell:
       eval "$(apportion sandbox up)"; kubectl get nodes
-    """  # noqa: D301 - \b is click's mark for a paragraph that is not rewrapped
+    """
     progress, services = Progress(), () if bare else ALL
     if not foreground:
         launch(name, nodes, progress, services, lifeline=None)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from console.boards import draw
-from console.defaults import Raw
 from console.manifests import Manifests
 from console.simulation.world import SimulatedPod, World
+from console.submitted import Raw
 from policies.view import Board
 
 _SIMULATED: Final = frozenset({"PriorityClass"})  # besides nodes, namespaces and pods

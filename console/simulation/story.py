@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from console.defaults import Raw
 from console.manifests import Manifest, Manifests, UnreadableManifests
 from console.reviewing import Reviewed
-from console.simulation.world import SimulatedPod, World, merged, timestamp
+from console.simulation.world import SimulatedPod, World, merged
+from console.submitted import Raw
 from policies.faults import fault
 from policies.model import Pod
-from policies.timestamps import epoch
+from policies.timestamps import epoch, timestamp
 from policies.view import NodeView, view_node, view_pod
 
 PREFIX: Final = "simulate.apportion/"

@@ -7,19 +7,19 @@ patches; nodes are kept as decisions see them.
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from console.defaults import Raw
 from console.simulation.devices import carry_out, hold, let_go, settle_in, take_order
 from console.simulation.scheduler import add, choose, usage
+from console.submitted import Raw
 from policies.annotations import Layouts
 from policies.decision import Decision, Layout, Planned, Waiting
 from policies.model import Pod
 from policies.settle import UNSCHEDULABLE_S, settle
+from policies.timestamps import timestamp
 from policies.view import NodeView, PodView, View, view_pod
 from reconciler.patches import release_patch
 
@@ -231,11 +231,6 @@ def merged(target: Mapping[str, object], patch: Mapping[str, object]) -> dict[st
         elif value is not None:
             result[key] = value
     return result
-
-
-def timestamp(seconds: float) -> str:
-    """Return seconds since the epoch as the API writes time."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _layout_text(layouts: Layouts) -> str:

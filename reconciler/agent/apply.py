@@ -15,8 +15,8 @@ from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.view import inventory_model
 from reconciler.agent.driver import GpuDriver, Slice, order_key
-from reconciler.agent.geometry import layout_fault
 from reconciler.agent.node import Order
+from reconciler.agent.rules import layout_fault
 
 
 class BoardState(msgspec.Struct, frozen=True, kw_only=True):

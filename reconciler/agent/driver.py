@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from policies import names
 from policies.annotations import BoardInventory, Placement
+from policies.placement import resource_of
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +36,7 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
     @property
     def resource(self) -> str:
         """Return the resource that a pod asks for to get it."""
-        return names.MPS_RESOURCE + self.profile if self.start is None else names.mig_resource(self.profile)
+        return resource_of(self.profile)
 
     def __str__(self) -> str:
         return self.profile if self.start is None else f"{self.profile} at {self.start}"

@@ -13,7 +13,7 @@ from policies import names
 from policies.annotations import Layouts, Placed, Placement, read_layouts, read_status
 from policies.model import Condition, Node
 from policies.quantity import Quantity
-from policies.view import is_slice
+from policies.view import is_slice, read_mode
 
 _NODE: Final = msgspec.json.Decoder(Node)
 _HARDWARE: Final = (names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
@@ -46,6 +46,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: its name.
         uid: its uid: a node of the same name made again is another node.
+        mode: the partitioning mode of its boards; "" if they are not ours to cut.
         labels: those of its labels that say what boards it has and how they are used.
         annotations: those of ours.
         capacity: slice resources, as they stand in its status.
@@ -58,6 +59,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uid: str = ""
+    mode: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     capacity: Mapping[str, Quantity] = {}
@@ -72,12 +74,6 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
         """Return what its labels say of its boards."""
         return tuple(self.labels.get(label) for label in _HARDWARE)
 
-    @property
-    def mode(self) -> str:
-        """Return the partitioning mode of its boards, or "" if they are not ours to cut."""
-        mode = self.labels.get(names.PARTITIONING_LABEL, "")
-        return mode if mode in names.MODES else ""
-
 
 def read_node(raw: bytes) -> NodeState:
     """Return what is kept of a node. Raises msgspec.DecodeError if it cannot be read."""
@@ -88,12 +84,10 @@ def read_node(raw: bytes) -> NodeState:
         key: value for key, value in (node.metadata.annotations or {}).items() if key.startswith(names.PREFIX)
     }
     faults: list[str] = []
-    mode = labels.get(names.PARTITIONING_LABEL, "")
-    if mode and mode not in names.MODES:
-        faults.append(f"label {names.PARTITIONING_LABEL}: {mode!r} is no mode; write one of {', '.join(names.MODES)}")
     return NodeState(
         name=node.metadata.name or "",
         uid=node.metadata.uid or "",
+        mode=read_mode(labels, faults),
         labels=labels,
         annotations=annotations,
         capacity=_slices(status.capacity if status else None),

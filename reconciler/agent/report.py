@@ -6,7 +6,6 @@ writes the same resources, by itself, up to ten seconds later; here they are the
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from policies import names
 from policies.annotations import PlacedSlice, stale_counts, write_inventory, write_status
 from policies.quantity import Quantity
+from policies.timestamps import timestamp
 from reconciler.agent.apply import BoardState
 from reconciler.agent.driver import device_id, order_key
 from reconciler.agent.kubelet import Devices, Holder
@@ -129,7 +129,7 @@ def _conditions(node: NodeState, verdict: Verdict, now: float) -> list[Mapping[s
             "status": status,
             "reason": verdict.reason,
             "message": message,
-            "lastTransitionTime": since or datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": since or timestamp(now),
         }
     ]
 

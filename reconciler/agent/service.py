@@ -19,13 +19,11 @@ from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.workqueue import WorkQueue
 from policies.model import Pod
-from policies.quantity import QuantityError
 from policies.view import PodView, view_pod
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
 from reconciler.agent.report import Patch
 
-STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
 STOP_S: Final = 5.0  # for passes that are under way
@@ -140,13 +138,8 @@ class Service:
 
     def _write(self, name: str, patch: Patch) -> None:
         try:
-            answer = self._client.request(
-                "PATCH",
-                NODES.path(name=name, subresource="status"),
-                body=msgspec.json.encode(patch),
-                content_type=STRATEGIC_MERGE,
-                timeout_s=WRITE_S,
-            )
+            path = NODES.path(name=name, subresource="status")
+            answer = self._client.strategic_patch(path, patch, timeout_s=WRITE_S)
         except NotFound:
             return  # the watch is about to tell
         self._nodes.lay_over(answer)
@@ -163,10 +156,7 @@ class Service:
 
 def read_pod(raw: bytes) -> PodView | None:
     """Return what a node's agent needs of a pod; None if it holds no slices. Raises msgspec.DecodeError."""
-    try:
-        pod = view_pod(_POD.decode(raw))
-    except QuantityError as error:
-        raise msgspec.ValidationError(str(error)) from error
+    pod = view_pod(_POD.decode(raw))
     if not pod.holds or not pod.slices:
         return None
     # Only what does not change while it runs, so that its changes of status cause no passes.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
-from reconciler.agent.geometry import layout_fault, rejection
+from reconciler.agent.rules import layout_fault, rejection
 from tests.agent.world import World
 from tests.builders import A30, A100, H100, T4
 

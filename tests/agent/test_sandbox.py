@@ -16,7 +16,6 @@ from kube.errors import ApiError
 from kube.resource import NODES, PODS
 from policies import names
 from policies.annotations import write_spec
-from reconciler.agent.service import STRATEGIC_MERGE
 from tests.agent.world import layout
 from tests.apiserver.server import PATIENCE_S
 from tests.builders import raw_node, raw_pod
@@ -151,9 +150,10 @@ def test_a_node_is_cut_used_recut_and_taken_up_again_by_the_next_agent(client, a
 
 
 def test_a_patch_for_an_earlier_node_of_the_same_name_is_refused(client, node):
-    body = json.dumps({"metadata": {"uid": "an-earlier-one"}, "status": {"capacity": {SEVEN: "1"}}}).encode()
     with pytest.raises(ApiError, match="uid"):
-        client.request("PATCH", f"{PATH}/status", body=body, content_type=STRATEGIC_MERGE)
+        client.strategic_patch(
+            f"{PATH}/status", {"metadata": {"uid": "an-earlier-one"}, "status": {"capacity": {SEVEN: "1"}}}
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from kube.client import Client
+from kube.client import STRATEGIC_PATCH, Client
 from kube.resource import NODES, PODS
 from policies import names
 from policies.annotations import write_spec
-from reconciler.agent.service import STRATEGIC_MERGE, Service, read_pod
+from reconciler.agent.service import Service, read_pod
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from tests.agent.world import layout, merge
 from tests.apiserver.server import PATIENCE_S, ApiServer
@@ -45,7 +45,7 @@ class Cluster:
         return simulated_agent(node, pods, lambda pod, why: self.rejected.put(pod.key), LATENCIES["none"])
 
     def patch(self, request, wire):
-        assert request.headers["Content-Type"] == STRATEGIC_MERGE
+        assert request.headers["Content-Type"] == STRATEGIC_PATCH
         body = json.loads(request.body)
         merge(self.node, body)
         wire.json(200, self.changed())

@@ -27,6 +27,7 @@ from tests.bench.figures import Figure, percentile
 from tests.builders import A100, raw_node, raw_pod
 
 NODE_COUNT = 1000
+CONNECTIONS = 50
 SECONDS = 10.0
 OPEN_RATE = 300
 CHANGES_PER_S = 20
@@ -128,7 +129,16 @@ def _review(number: int) -> str:
 
 
 def _load(port: int, bodies: Path, rate: float) -> dict:
-    command = [sys.executable, "-m", "tests.bench.load", str(port), str(bodies), str(SECONDS), str(rate)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.load",
+        str(port),
+        str(bodies),
+        str(CONNECTIONS),
+        str(SECONDS),
+        str(rate),
+    ]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 

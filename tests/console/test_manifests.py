@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from console.defaults import as_submitted
 from console.manifests import UnreadableManifests, load
+from console.submitted import as_submitted
 
 
 def read(*texts):

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 
-from console.sandbox.lifecycle import KubectlError
+from console.sandbox.kubectl import KubectlError, kubectl_command
 from policies import names
 from tests.builders import raw_pod
 
@@ -27,9 +27,8 @@ def manifest(name, **fields):
 
 def kubectl(cluster, *arguments, stdin=None):
     """Return (status, standard output, standard error) of kubectl."""
-    done = subprocess.run(
-        [*cluster.kubectl_command(), *arguments], input=stdin, capture_output=True, text=True, check=False
-    )
+    command = [*kubectl_command(cluster.directory), *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

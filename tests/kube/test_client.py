@@ -51,11 +51,6 @@ def echo(request: Request, wire: Wire) -> None:
             id="get",
         ),
         pytest.param(
-            lambda c: c.replace(THING, {"a": 1}),
-            {"method": "PUT", "type": "application/json", "query": {}, "body": '{"a":1}'},
-            id="replace",
-        ),
-        pytest.param(
             lambda c: c.create(THING, {"a": 1}),
             {"method": "POST", "type": "application/json", "query": {}, "body": '{"a":1}'},
             id="create",
@@ -76,14 +71,9 @@ def echo(request: Request, wire: Wire) -> None:
             id="merge-patch",
         ),
         pytest.param(
-            lambda c: c.apply(THING, {"a": 1}, "apportion-agent"),
-            {
-                "method": "PATCH",
-                "type": "application/apply-patch+yaml",
-                "query": {"fieldManager": "apportion-agent", "force": "true"},
-                "body": '{"a":1}',
-            },
-            id="apply",
+            lambda c: c.strategic_patch(THING, {"a": 1}),
+            {"method": "PATCH", "type": "application/strategic-merge-patch+json", "query": {}, "body": '{"a":1}'},
+            id="strategic-patch",
         ),
         pytest.param(
             lambda c: c.delete(THING),

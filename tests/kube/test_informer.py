@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube.client import Client
-from kube.informer import PAGE, Informer
+from kube.informer import Informer
+from kube.paging import PAGE
 from kube.resource import PODS
 from tests.apiserver.server import PATIENCE_S, ApiServer, Request, Wire
 from tests.apiserver.steps import Live, bookmark, events, listing, pod, refusal, status

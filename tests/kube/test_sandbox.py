@@ -101,9 +101,9 @@ def test_a_watch_from_a_version_of_the_future_is_silent_which_is_why_silence_mea
 
 def test_a_patch_is_owned_by_the_manager_that_the_user_agent_names(client: Client) -> None:
     client.create(THINGS, thing("0"))
-    applied = client.apply(THING, {"apiVersion": "v1", "kind": "ConfigMap", **thing("1")}, "apportion-applier")
-    owners = msgspec.json.decode(applied)["metadata"]["managedFields"]
-    assert [owner["manager"] for owner in owners] == ["apportion-applier", "apportion-test"]
+    patched = client.merge_patch(THING, thing("1"))
+    owners = msgspec.json.decode(patched)["metadata"]["managedFields"]
+    assert [owner["manager"] for owner in owners] == ["apportion-test"]
 
 
 def test_candidates_lead_one_after_another(client: Client) -> None:

@@ -1,19 +1,19 @@
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from console.sandbox.kubectl import find_kubectl
+
 ROOT = Path(__file__).parents[2] / "manifests"
 
 
 def kustomize(directory: Path) -> str:
-    kubectl = shutil.which("kubectl", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-    return subprocess.run([kubectl, "kustomize", directory], check=True, capture_output=True, text=True).stdout
+    command = [find_kubectl(), "kustomize", directory]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class Rendered(list):

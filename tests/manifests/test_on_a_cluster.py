@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from console.sandbox.lifecycle import KubectlError
+from console.sandbox.kubectl import KubectlError
 from kube.client import Client
 from kube.errors import Forbidden, Invalid
 from kube.resource import GPU_POLICIES, NAMESPACES, NODES, PODS, SECRETS, Resource

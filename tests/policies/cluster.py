@@ -119,6 +119,27 @@ def land_all(view, chance):
     return view, stuck
 
 
+def who_could_be_stuck(view):
+    """Return the pods that find no place in the worst order of landing, by trying all orders and nodes; else None."""
+    seen = set()
+
+    def try_all(view, keys):
+        situation = tuple((key, pod_of(view, key).node) for key in sorted(keys))
+        if situation in seen:
+            return None
+        seen.add(situation)
+        for key in (key for key in keys if not pod_of(view, key).node):
+            where = places(view, pod_of(view, key))
+            found = key if not where else None
+            for name in where:
+                found = found or try_all(bind(view, key, name), keys)
+            if found:
+                return found
+        return None
+
+    return try_all(view, [pod.key for pod in view.pods if pod.released])
+
+
 def _offers(one, view, pod):
     left = Counter(one.allocatable)
     for other in view.pods:

@@ -1,6 +1,7 @@
 """The walk over the queue: who is served together with whom, and where. Against brute force on small clusters."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,11 +10,14 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
-from policies.placement import arrange, fits, profile_of
+from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
+from policies.repair import make_room
+from policies.search import Budget
+from policies.seating import Guest
 from policies.supply import survey
 from policies.view import view_node, view_pod
-from tests.builders import A30, A100, A100_80
+from tests.builders import A30, A100, A100_80, make_pod
 from tests.policies.cluster import bound, free, gated, node, used
 
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
@@ -110,6 +114,41 @@ def test_all_slices_of_a_pod_are_on_one_node_and_may_be_on_several_boards():
     assert seats(planned([node(count=2)], [gated("x/both", "7g.40gb", count=2)])) == {"x/both": "n1"}
 
 
+@pytest.mark.parametrize(
+    ("count", "nodes"),
+    [
+        pytest.param(56, {"ml/many": "n1"}, id="every-unit-of-eight-boards"),
+        pytest.param(57, {}, id="one-too-many"),
+        pytest.param(1_000_000_000_000, {}, id="absurd"),
+    ],
+)
+def test_one_pod_of_very_many_slices_takes_no_more_time_than_others(count, nodes):
+    began = time.process_time()
+    found = planned([node(count=8)], [gated("ml/many", "1g.5gb", count=count)])
+
+    assert seats(found) == nodes
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        # By hand: 4g + 2g + 1g are the 7 compute slices of a board, and a 3g leaves 4 memory units.
+        pytest.param({"4g.20gb": 8, "2g.10gb": 8, "1g.5gb": 8}, {"ml/mix": "n1"}, id="three-kinds"),
+        pytest.param({"4g.20gb": 8, "2g.10gb": 8, "1g.5gb": 9}, {}, id="three-kinds-one-too-many"),
+        pytest.param({"3g.20gb": 8, "1g.5gb": 32}, {"ml/mix": "n1"}, id="two-kinds"),
+        pytest.param({"3g.20gb": 8, "1g.5gb": 33}, {}, id="two-kinds-one-too-many"),
+    ],
+)
+def test_slices_of_several_kinds_in_one_pod_find_their_boards_or_are_given_up_in_time(asked, nodes):
+    limits = {resource_of(profile): str(count) for profile, count in asked.items()}
+
+    began = time.process_time()
+
+    assert seats(planned([node(count=8)], [make_pod("ml/mix", limits=limits, gates=(names.GATE,))])) == nodes
+    assert time.process_time() - began < 2
+
+
 def test_older_pods_take_what_younger_ones_cannot_use():
     """Scenario nodes-selector-leaves-room: the older one moves, so that the younger has its only place."""
     two = [node("n1", A30, labels={"zone": "a"}), node("n2", A30, labels={"zone": "b"})]
@@ -158,14 +197,28 @@ def test_fewest_free_slices_are_destroyed_over_several_boards():
 
 
 def test_few_pods_are_brought_to_the_seats_that_cost_least_in_all():
-    """Pod by pod, the 1g would take the board that the 3g needs whole; together nothing is destroyed."""
-    nodes = [
-        node("n1", A30, placements={"0": [free("2g.12gb", 0)]}),
-        node("n2", A30, placements={"0": [free("1g.6gb", 0), free("1g.6gb", 1)]}),
-    ]
-    found = planned(nodes, [gated("x/a", "1g.6gb", count=2), gated("x/b", "2g.12gb", count=2)])
-    assert seats(found) == {"x/a": "n2", "x/b": "n1"}
-    assert layouts(found) == {"n1": {0: ["2g.12gb@0", "2g.12gb@2"]}}
+    """Pod by pod, the 2g goes to the fuller board and breaks the 1g there, then the 1g breaks the 4g: two are destroyed."""
+    one = node("n1", A30, count=2, placements={"0": [free("4g.24gb", 0)], "1": [used("2g.12gb", 0), free("1g.6gb", 2)]})
+    found = planned([one], pods("2g.12gb", "1g.6gb"), [bound("x/busy", "n1", "2g.12gb")])
+    # By enumeration: the 1g takes the free one, the 2g breaks the 4g.
+    assert layouts(found) == {"n1": {0: ["2g.12gb@0"]}}
+
+
+def test_several_pods_move_at_once_if_that_makes_room():
+    """Beside the used 3g at 0 only a 3g at 4 fits, so both 2g of the first pod have to go to the other board."""
+    one = node(count=2, placements={"0": [], "1": [used("3g.20gb", 0), free("2g.10gb", 4)]})
+    asked = [gated("x/twos", "2g.10gb", count=2), gated("x/threes", "3g.20gb", count=2)]
+    found = planned([one], asked, [bound("x/busy", "n1", "3g.20gb")])
+    assert not found.refused
+    assert layouts(found) == {"n1": {0: ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"], 1: ["3g.20gb@0", "3g.20gb@4"]}}
+
+
+def test_in_a_large_cluster_pods_leave_seats_for_which_slices_would_be_destroyed():
+    """When the 1g came, all boards but n00's were closed to it; since then a 4g has moved away for another."""
+    nodes = [node(f"n{number:02}", A30, placements={"0": [free("4g.24gb", 0)]}) for number in range(20)]
+    found = planned(nodes, pods(*["1g.6gb"] * 3, *["2g.12gb"] * 2))
+    # By hand: two 1g and a 2g on one board, a 1g and a 2g on another; two 4g go, not more.
+    assert sum(len(boards) for boards in layouts(found).values()) == 2
 
 
 def test_room_for_cpu_and_pods_bounds_what_a_node_takes():
@@ -193,6 +246,29 @@ def test_a_board_is_emptied_if_all_who_sat_there_find_other_places():
     found = planned(nodes, [*pods(*["1g.6gb"] * 4), gated("x/big", "4g.24gb", nodeSelector={"zone": "a"})])
     assert not found.refused
     assert seats(found)["x/big"] == "n00"
+
+
+def test_looking_for_room_ends_when_its_tries_are_spent_and_changes_nothing():
+    for count, name in ((1, "few boards"), (20, "many boards")):
+        nodes = [node(f"n{number:02}", count=2) for number in range(count)]
+        found = planned(nodes, pods(*["3g.20gb", "3g.20gb", "4g.20gb", "2g.10gb"] * count))
+        before = [list(states) for states in found.seating.states]
+        kind = replace(next(iter(found.guests.values())).kind, profiles=("4g.20gb", "2g.10gb", "2g.10gb"))
+        guest = Guest("x/late", kind)
+        assert not make_room(found.seating, guest, Budget(0)), name
+        assert guest.seat is None
+        assert found.seating.states == before
+
+
+def test_spreading_many_slices_of_several_kinds_takes_bounded_work():
+    nodes = [node(f"n{number}", count=8) for number in range(4)]
+    kinds = ("1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb")
+    began = time.process_time()
+    # By hand: seven of each are 49 compute slices and 63 units of 56 and 64; they may or may not be found.
+    planned(
+        nodes, [gated("x/seven", *kinds, count=7), gated("x/eight", *kinds, count=8), gated("x/two", *kinds, count=2)]
+    )
+    assert time.process_time() - began < 1
 
 
 # ----------------------------------------------------------------------------------------------------------------------

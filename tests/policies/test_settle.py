@@ -209,6 +209,14 @@ def test_bound_pods_without_any_report_are_laid_out_by_the_planners_rule():
     assert layout.basis == {0: (Placement("3g.20gb", 4),)}
 
 
+def test_bound_pods_that_no_board_can_hold_are_left_out_of_account():
+    """Neither slice of the second pod can exist beside the first; what fits is protected, and nothing breaks."""
+    view = cluster(
+        [make_node()], [bound("x/a", "n1", "7g.40gb"), bound("x/b", "n1", "3g.20gb"), gated("ml/a", "1g.5gb")]
+    )
+    assert reasons(settle(view)) == {"ml/a": "NoSliceFits"}
+
+
 def test_counts_of_nos_are_laid_out_and_what_no_layout_holds_is_left_alone():
     counted = {names.STATUS_GPU + "0-3g.20gb-used": "1", names.STATUS_GPU + "0-1g.5gb-free": "4"}
     announced = {"nvidia.com/mig-3g.20gb": "1", "nvidia.com/mig-1g.5gb": "4"}
@@ -313,6 +321,16 @@ def test_nobody_is_released_to_a_node_whose_free_slices_are_about_to_go():
     assert settle(under_way).ungate == decision.ungate
 
 
+def test_a_slice_that_is_about_to_go_is_given_to_nobody():
+    """Of two free 1g one is to go, but is not withdrawn yet: a pod for the other could be given this one."""
+    view = cluster([node(placements={"0": [free("1g.5gb", 2), free("1g.5gb", 6)]})], [gated("ml/four", "4g.20gb")])
+    under_way = write(view, settle(view), "1")
+    late = (gated("ml/late", "1g.5gb"), gated("ml/later", "1g.5gb"))
+    decision = settle(replace(under_way, pods=(*under_way.pods, *map(view_pod, late))))
+    assert (decision.ungate, decision.layouts) == ((), ())
+    assert reasons(decision) == {"ml/four": "SliceBeingCut", "ml/late": "SliceBeingCut", "ml/later": "NoSliceFits"}
+
+
 def test_a_board_keeps_slices_on_which_a_pod_lands_that_is_released_now():
     """Of two free 1g one serves ml/one now; the other would go for the 3g, which waits until the first is bound."""
     placements = {"0": [free("1g.5gb", 0), free("1g.5gb", 4)], "1": [used("7g.40gb", 0)]}
@@ -346,6 +364,19 @@ def test_a_wider_pod_is_kept_off_the_node_promised_to_a_narrower_one():
     assert {release.pod: release.avoid for release in decision.ungate} == {"ml/any": ("a",)}
 
 
+def test_slices_on_their_way_are_kept_for_all_for_whom_they_are_made():
+    """Two are being made in zone a for two pods; the third pod, which has its slice in b, could take one of them."""
+    nodes = [
+        node("a", A30, labels={"zone": "a"}),
+        node("b", A30, placements={"0": [free("2g.12gb", 0)]}, labels={"zone": "b"}),
+    ]
+    zoned = [gated(f"ml/a{number}", "2g.12gb", nodeSelector={"zone": "a"}) for number in (1, 2)]
+    view = cluster(nodes, zoned)
+    under_way = write(view, settle(view), "1")
+    (release,) = settle(replace(under_way, pods=(*under_way.pods, view_pod(gated("ml/any", "2g.12gb"))))).ungate
+    assert (release.pod, release.avoid) == ("ml/any", ("a",))
+
+
 def test_pods_of_several_slices_are_released_together_only_where_they_cannot_meet():
     """Scenario mig-a30-multi-container-pods: 2 + 3 + 2 slices on two boards of four."""
     view = cluster(
@@ -376,6 +407,56 @@ def test_who_cannot_be_made_safe_waits_until_the_others_are_bound():
         "ml/a": "needs 4g.24gb; what is free is promised to pods that the scheduler has not bound yet"
     }
     assert released_keys(settle(bind(view, "ml/any", "b"))) == ["ml/a"]
+
+
+def test_others_do_not_wait_for_who_cannot_be_made_safe():
+    nodes = [
+        node(name, A30, placements={"0": [free("4g.24gb", 0)]}, labels={"zone": "x" if name == "a" else "y"})
+        for name in ("a", "b", "c")
+    ]
+    pods = [
+        released("ml/any", "4g.24gb"),
+        gated("ml/narrow", "4g.24gb", nodeSelector={"zone": "x"}),
+        gated("ml/wide", "4g.24gb", nodeSelector={"zone": "y"}),
+    ]
+    decision = settle(cluster(nodes, pods))
+    assert released_keys(decision) == ["ml/wide"]
+    assert reasons(decision) == {"ml/narrow": "SlicesPromised"}
+
+
+def test_where_many_would_have_to_be_kept_apart_the_hardest_to_place_go_first():
+    """Twenty pods of three slices and twenty of one on twenty A30 of four: each of the large needs a node of its own."""
+    nodes = [
+        node(f"n{number:02}", A30, placements={"0": [free("1g.6gb", i) for i in range(4)]}) for number in range(20)
+    ]
+    pods = [gated(f"ml/{number:02}", "1g.6gb", count=3) for number in range(20)]
+    pods += [gated(f"ml/{number:02}", "1g.6gb") for number in range(20, 40)]
+    view = cluster(nodes, pods)
+    first = settle(view)
+    assert released_keys(first) == [f"ml/{number:02}" for number in range(10)]
+    assert not any(release.avoid for release in first.ungate)
+    finished, decision = play(view, random.Random(1))
+    assert decision == Decision()
+    assert all(pod.node for pod in finished.pods)
+
+
+def test_who_would_be_safe_but_endangers_a_pod_released_before_waits():
+    """x/two needs two of the three slices of a; x/one may land on a or b; ml/late would fit, and yet be one too many."""
+    nodes = [
+        node("a", A30, placements={"0": [free("1g.6gb", start) for start in range(3)]}, labels={"zone": "a"}),
+        node(
+            "b", A30, placements={"0": [used("1g.6gb", 0), used("2g.12gb", 2), free("1g.6gb", 1)]}, labels={"zone": "b"}
+        ),
+    ]
+    pods = [
+        bound("x/busy", "b", "1g.6gb", "2g.12gb"),
+        released("x/two", "1g.6gb", count=2, nodeSelector={"zone": "a"}),
+        released("x/one", "1g.6gb"),
+        gated("ml/late", "1g.6gb"),
+    ]
+    view = begin(cluster(nodes, pods))
+    assert reasons(settle(view)) == {"ml/late": "SlicesPromised"}
+    assert released_keys(settle(bind(view, "x/one", "b"))) == ["ml/late"]
 
 
 def test_nobody_is_released_who_could_take_the_last_place_of_a_pod_released_before():

@@ -24,37 +24,37 @@ from tests.policies.cluster import (
     node,
     places,
     play,
+    who_could_be_stuck,
     write,
 )
 
-PROFILES = {
-    (A30, names.MIG): ("1g.6gb", "2g.12gb", "4g.24gb"),
-    (A100, names.MIG): ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
-    (A30, names.MPS): ("5gb", "8gb", "10gb"),
-    (A100, names.MPS): ("5gb", "8gb", "10gb"),
+KINDS = {
+    (A30, names.MIG): ("1g.6gb", "1g.6gb", "2g.12gb", "4g.24gb"),
+    (A100, names.MIG): ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb"),
+    (A30, names.MPS): ("8gb", "8gb", "12gb", "24gb"),
 }
-ALL_PROFILES = sorted({profile for profiles in PROFILES.values() for profile in profiles})
 FINAL = {names.NO_ROOM, names.NO_BOARD, names.NODES_FULL, names.NODES_AWAY}
 
 
 def random_cluster(chance):
-    """Return up to four nodes with boards cut at random and pods on some slices, and up to nine pods that wait."""
+    """Return a few nodes of one kind, cut at random and partly in use, and pods that compete for them."""
+    product, mode = chance.choice(list(KINDS))
+    profiles = KINDS[product, mode]
     nodes, pods = [], []
     for number in range(chance.randint(1, 4)):
-        product, mode = chance.choice(list(PROFILES))
         placements = {}
-        for board in range(chance.randint(1, 2)):
-            there = []
-            for _ in range(chance.randint(0, 3)):
-                found = arrange(by_product(product), mode, tuple(there), (chance.choice(PROFILES[product, mode]),))
+        for board in range(chance.choice((1, 1, 2))):
+            there = ()
+            for _ in range(chance.randint(0, 4)):
+                found = arrange(by_product(product), mode, there, (chance.choice(profiles),))
                 there += found.placed if found else ()
             placements[str(board)] = [free(item.profile, item.start) for item in there]
             pods += [
                 bound(f"run/{number}-{board}-{place}", f"n{number}", item.profile)
                 for place, item in enumerate(there)
-                if chance.random() < 0.4
+                if chance.random() < 0.25
             ]
-        room = {"cpu": chance.choice(("4", "6", "8", "64")), "pods": chance.choice(("7", "110"))}
+        room = {"cpu": chance.choice(("4", "6", "64", "64")), "pods": chance.choice(("7", "110"))}
         zone = {"zone": chance.choice("ab")}
         nodes.append(
             node(
@@ -67,25 +67,19 @@ def random_cluster(chance):
                 resources=room,
             )
         )
-    for number in range(chance.randint(0, 9)):
+    for number in range(chance.randint(1, 9)):
         pods.append(
             gated(
                 f"wait/{number}",
-                chance.choice(ALL_PROFILES),
+                chance.choice(profiles),
                 count=chance.choice((1, 1, 1, 2, 3)),
-                cpu=chance.choice((None, "1", "2", "4")),
+                cpu=chance.choice((None, None, "1", "2", "4")),
                 created=f"2026-03-02T09:00:{chance.randint(0, 9):02}Z",
                 priority=chance.choice((0, 0, 5)),
                 **({"nodeSelector": {"zone": chance.choice("ab")}} if chance.random() < 0.3 else {}),
             )
         )
     return begin(cluster(nodes, pods))
-
-
-def nobody_is_stuck(view, chance):
-    """Assert that whoever is released finds a place, whichever way the scheduler lands all of them."""
-    _, stuck = land_all(view, chance)
-    assert not stuck
 
 
 @given(st.randoms(use_true_random=True))
@@ -105,7 +99,10 @@ def test_whatever_happens_in_between_released_pods_land_and_used_slices_stay(cha
             case "end":
                 for pod in [pod for pod in view.pods if pod.holds][: chance.randint(0, 1)]:
                     view = end(view, pod.key)
-        nobody_is_stuck(view, chance)
+        if sum(pod.released for pod in view.pods) <= 5:  # all orders and nodes; else one of them
+            assert who_could_be_stuck(view) is None
+        else:
+            assert not land_all(view, chance)[1]
 
 
 @given(st.randoms(use_true_random=True))

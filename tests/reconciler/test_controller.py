@@ -147,7 +147,7 @@ def test_a_cut_is_allowed_only_after_the_pods_of_its_node_are_read_afresh(server
         claimed = any(pod.node == "n1" for pod in view.pods)
         return Decision(cuts=() if claimed else (Cut(node="n1", plan="17"),))
 
-    fresh = answer({"metadata": {}, "items": [free("12", node="n1")]})
+    fresh = answer({"metadata": {"resourceVersion": "9"}, "items": [free("12", node="n1")]})
     leading = term(settle)
     server.route("GET", PODS, listing([], 5), fresh)
     with leading.running():

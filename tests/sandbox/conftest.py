@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-# A stand-in for `go` that answers what the sandbox asks. It notes its calls; FAKE_GO_FAILS makes building fail.
+# A stand-in for `go` that answers what the sandbox asks. It notes its calls; FAKE_GO_FAILS makes building fail half-way.
 _FAKE_GO = """#!/bin/sh
 case "$1" in
   version) echo "go version go{version} linux/amd64" ;;
   list) echo "go: downloading example.org/x v1.0.0" >&2; printf 'fmt\\nexample.org/x\\n' ;;
   build)
     echo "$@ GOFLAGS=$GOFLAGS GOOS=$GOOS" >> "{calls}"
-    if [ -n "$FAKE_GO_FAILS" ]; then echo "example.org/x: no such host" >&2; exit 1; fi
-    echo "example.org/x" >&2
     while [ "$1" != -o ]; do shift; done
-    echo program > "$2"; chmod +x "$2" ;;
+    echo program > "$2"; chmod +x "$2"
+    if [ -n "$FAKE_GO_FAILS" ]; then echo "example.org/x: no such host" >&2; exit 1; fi
+    echo "example.org/x" >&2 ;;
 esac
 """
 

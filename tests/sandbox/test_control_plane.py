@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 import yaml
 
-from console.sandbox.lifecycle import KubectlError, Sandbox
+from console.sandbox.kubectl import KubectlError
+from console.sandbox.lifecycle import Sandbox
 from tests.sandbox.waiting import eventually
 
 pytestmark = pytest.mark.sandbox

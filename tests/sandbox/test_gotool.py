@@ -66,7 +66,7 @@ def test_the_last_words_of_go_are_the_error(fake_go, tmp_path) -> None:
     with pytest.raises(SandboxError, match=r"^example\.org/x: no such host$"):
         run_go(
             go,
-            ("build", "-o", "x"),
+            ("build", "-o", str(tmp_path / "x")),
             directory=tmp_path,
             environment={"FAKE_GO_FAILS": "1"},
             on_line=lambda _: None,

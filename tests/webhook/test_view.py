@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from kube.client import Client
 from policies.constraints import Constraints
-from tests.apiserver.server import PATIENCE_S, ApiServer
+from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, events, listing, refusal
 from tests.builders import raw_node, raw_pod
 from webhook.review import mutate
@@ -17,18 +16,10 @@ NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
 
 
 @pytest.fixture
-def server():
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def view(server, tmp_path):
-    client = Client.load(server.kubeconfig(tmp_path))
+def view(client):
     view = ClusterView(client)
     yield view
     view.stop()
-    client.close()
 
 
 def namespace(name, **labels):

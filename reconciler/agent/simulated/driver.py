@@ -9,7 +9,7 @@ import msgspec
 from policies.annotations import BoardInventory
 from policies.view import inventory_model
 from reconciler.agent.driver import InUse, InvalidArgument, NotSupported, Slice, device_id
-from reconciler.agent.geometry import rejection
+from reconciler.agent.rules import rejection
 
 LIST: Final = "list slices"
 CREATE_GPU_INSTANCE: Final = "create GPU instance"

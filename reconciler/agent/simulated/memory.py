@@ -18,8 +18,8 @@ from policies.annotations import BoardInventory, PlacedSlice, read_inventory
 from policies.model import Node, ObjectMeta
 from policies.view import Board, inventory_model, view_node
 from reconciler.agent.driver import Slice, device_id
-from reconciler.agent.geometry import rejection
 from reconciler.agent.node import NodeState
+from reconciler.agent.rules import rejection
 
 # Boards whose MIG mode changes only with a reset, for which a person stops what runs on them. Hopper and later switch live.
 _BY_RESET: Final = ("NVIDIA-A100", "NVIDIA-A30", "NVIDIA-A800")
