@@ -72,7 +72,7 @@ class Informer(Generic[T]):
         self.synced = threading.Event()
         self._client = client
         self._path = resource.path(namespace)
-        self._project = project
+        self.project = project
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._backoff, self._silence_s = backoff, silence_s
@@ -102,7 +102,7 @@ class Informer(Generic[T]):
 
     def lay_over(self, raw: bytes) -> None:
         """Show the API server's answer to a write of ours at once, until the watch has passed it; tells no handler."""
-        self.store.lay_over(read_meta(raw), self._project(raw))
+        self.store.lay_over(read_meta(raw), self.project(raw))
 
     def lay_over_deleted(self, key: str, uid: str) -> None:
         """Hide an object that the API server has removed (not: begun to remove) at our request, at once."""
@@ -201,7 +201,7 @@ class Informer(Generic[T]):
 
     def _entry(self, meta: Meta, raw: bytes) -> Entry[T]:
         try:
-            value = self._project(raw)
+            value = self.project(raw)
         except msgspec.DecodeError as error:
             # An object that vanished from the store because we cannot read it would look like free room.
             known = self.store.watched(meta.key)

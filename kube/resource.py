@@ -83,3 +83,6 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
 )
 GPU_POLICIES: Final = Resource(API_GROUP, API_VERSION, "gpupolicies", namespaced=True)
+ELASTIC_QUOTAS: Final = Resource(API_GROUP, API_VERSION, "elasticquotas", namespaced=True)
+COMPOSITE_QUOTAS: Final = Resource(API_GROUP, API_VERSION, "compositeelasticquotas", namespaced=True)
+BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", namespaced=True)

@@ -71,6 +71,11 @@ class Store(Generic[T]):
                 self._snapshot = tuple(self._visible.values())
             return self._snapshot
 
+    def items(self) -> tuple[tuple[str, T], ...]:
+        """Return all objects with their keys, in no particular order."""
+        with self._lock:
+            return tuple(self._visible.items())
+
     def by_index(self, name: str, value: str) -> tuple[T, ...]:
         """Return the objects for which the index function of this name yields `value`. Raises KeyError: no such index."""
         with self._lock:

@@ -23,14 +23,16 @@ from kube.errors import ApiError, Conflict, NotFound, Unreachable, outcome_unkno
 from kube.informer import Informer
 from kube.paging import pages
 from kube.resource import NODES, PODS, Resource
-from policies.decision import Cut, Decision, Layout, Release
+from policies.decision import Cut, Decision, Layout, Relabel, Release
 from policies.view import NodeView, PodView
 from reconciler.metrics import WRITES
 from reconciler.observe import ObservedNode, Picture
-from reconciler.patches import Body, cut_patch, order_patch, plan_id, release_patch
+from reconciler.patches import Body, cut_patch, order_patch, plan_id, relabel_patch, release_patch
 
 # Writes at a time: the API server answers one in about 4 ms, and 200 pods are to be released a second.
 WORKERS: Final = 8
+BATCH: Final = 400  # writes in a cycle, two seconds' worth: what is decided meanwhile must not wait longer
+PAGE: Final = 500
 AGAIN: Final = Backoff(base_s=0.5, cap_s=60.0)
 
 Outcome = Literal["done", "stale", "refused", "unknown", "stopped"]
@@ -40,7 +42,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One patch.
 
     Attributes:
-        what: `release`, `order` or `cut`.
+        what: `release`, `relabel`, `order` or `cut`.
         resource: pods or nodes.
         key: store key of the object: namespace/name, or a node's name.
         uid: of the object.
@@ -86,7 +88,8 @@ class Applier:
     def apply(self, decision: Decision, picture: Picture) -> float:
         """Carry out a decision; return in how many seconds there is something to try again, infinity if nothing.
 
-        Zero if an object was not as decided from: the answer is to decide again.
+        Zero if an object was not as decided from, or if there is more to write than a cycle may: the answer is to
+        decide again.
         """
         wanted = writes(decision, picture)
         tried = {write.key for write in wanted} | self._unknown.keys()
@@ -123,9 +126,13 @@ class Applier:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _send_due(self, candidates: Iterable[Write]) -> bool:
-        """Send the writes that no failure holds back for now, note how they ended; return whether any was stale."""
-        now, stale = self._clock(), False
+        """Send the writes that no failure holds back for now, as many as a cycle may, and note how they ended.
+
+        Return whether any was stale or left over.
+        """
+        now = self._clock()
         due = [write for write in candidates if self._failed.get(write.key, (0, 0.0))[1] <= now]
+        stale, due = len(due) > BATCH, due[:BATCH]
         for write, (outcome, asked_s) in zip(due, self._pool.map(self._send, due), strict=True):
             WRITES.labels(write.what, outcome).inc()
             stale = stale or outcome == "stale"
@@ -182,12 +189,13 @@ class Applier:
 
 
 def writes(decision: Decision, picture: Picture) -> list[Write]:
-    """Return what a decision comes to, orders to nodes first: a long way begins with them."""
-    nodes, now = picture.nodes, picture.view.now
+    """Return what a decision comes to, orders to nodes first: a long way begins with them. Labels can wait."""
+    nodes, pods, now = picture.nodes, picture.pods, picture.view.now
     return [
         *(_order(layout, nodes[layout.node], now) for layout in decision.layouts),
         *(_cut(cut, nodes[cut.node]) for cut in decision.cuts),
-        *(_release(release, picture.pods[release.pod]) for release in decision.ungate),
+        *(_release(release, pods[release.pod]) for release in decision.ungate),
+        *(_relabel(relabel, pods[relabel.pod]) for relabel in decision.relabel),
     ]
 
 
@@ -214,14 +222,24 @@ def _node_write(what: str, node: ObservedNode, body: Body, done: NodeView) -> Wr
 
 
 def _release(release: Release, pod: PodView) -> Write:
+    done = msgspec.structs.replace(pod, gated=False, capacity=release.capacity or pod.capacity)
+    return _pod_write("release", release, release_patch(pod, release), done)
+
+
+def _relabel(relabel: Relabel, pod: PodView) -> Write:
+    done = msgspec.structs.replace(pod, capacity=relabel.capacity)
+    return _pod_write("relabel", relabel, relabel_patch(relabel), done)
+
+
+def _pod_write(what: str, decided: Release | Relabel, body: Body, done: PodView) -> Write:
     return Write(
-        what="release",
+        what=what,
         resource=PODS,
-        key=release.pod,
-        uid=release.uid,
-        version=release.version,
-        body=release_patch(pod, release),
-        done=msgspec.structs.replace(pod, gated=False),
+        key=decided.pod,
+        uid=decided.uid,
+        version=decided.version,
+        body=body,
+        done=done,
     )
 
 

@@ -13,41 +13,57 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
 
 from kube.client import Client
 from kube.errors import ApiError, Unreachable
+from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.lease import Leadership
-from kube.resource import NODES, PODS
+from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
 from policies import names
 from policies.decision import Decision, Waiting
+from policies.governing import QuotaView
+from policies.settings import DEFAULTS, Settings
 from policies.settle import UNSCHEDULABLE_S
 from policies.settle import settle as settle_view
 from policies.view import PodView, View
 from reconciler.apply import Applier
+from reconciler.evictor import Evictor
 from reconciler.health import Pulse
 from reconciler.metrics import CYCLE, LEADING, WAITING
 from reconciler.observe import (
+    MARK,
     TOLD,
     ObservedNode,
     Picture,
     is_bystander,
+    mark,
     picture,
+    project_budget,
     project_node,
     project_pod,
     same_pod,
     told,
 )
+from reconciler.quotas import ObservedQuota, QuotaWriter, project_composite, project_elastic, project_namespace
 from reconciler.rivals import find_rivals
 from reconciler.status import StatusWriter
 
 COALESCE_S: Final = 0.2
 RESYNC_S: Final = 30.0
 LOOK_S: Final = 0.5  # how often, while nothing happens, the loop looks whether the lease is still held
+
+
+class _Part(Protocol):
+    """What runs during a term, on threads of its own."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Controller:
@@ -64,22 +80,46 @@ class Controller:
         pulse: Pulse,
         *,
         write_timeout_s: float,
-        settle: Callable[[View], Decision] = settle_view,
+        settings: Settings = DEFAULTS,
+        settle: Callable[[View, Settings], Decision] = settle_view,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._leadership, self._stop, self._pulse = client, leadership, stop, pulse
-        self._settle, self._now, self._clock = settle, now, clock
-        self._pods = Informer(client, PODS, project_pod, indexes={TOLD: told})
+        self._settings, self._settle, self._now, self._clock = settings, settle, now, clock
+        self._pods = Informer(client, PODS, project_pod, indexes={TOLD: told, MARK: mark})
         self._nodes = Informer(client, NODES, project_node)
+        self._quotas = {
+            names.ELASTIC_QUOTA: Informer(client, ELASTIC_QUOTAS, project_elastic),
+            names.COMPOSITE_QUOTA: Informer(client, COMPOSITE_QUOTAS, project_composite),
+        }
+        self._budgets = Informer(client, BUDGETS, project_budget)
+        self._namespaces = Informer(client, NAMESPACES, project_namespace)
         self._pods.on_change(self._pod_changed)
         self._nodes.on_change(self._node_changed)
-        self._applier = Applier(
-            client, self._pods, self._nodes, held=leadership.held, clock=clock, timeout_s=write_timeout_s
+        for quotas in self._quotas.values():
+            quotas.on_change(self._quota_changed)
+        self._budgets.on_change(lambda *_: self._changed.set())
+        held = leadership.held
+        self._recorder = EventRecorder(client, "apportion-reconciler")
+        self._applier = Applier(client, self._pods, self._nodes, held=held, clock=clock, timeout_s=write_timeout_s)
+        self._evictor = Evictor(
+            client,
+            self._pods,
+            self._recorder,
+            held=held,
+            now=now,
+            clock=clock,
+            timeout_s=write_timeout_s,
+            max_grace_s=settings.quota.max_grace_s,
         )
-        self._status = StatusWriter(client, self._pods, self._nodes, held=leadership.held, now=now, clock=clock)
+        self._quota_writer = QuotaWriter(
+            client, self._quotas, self._namespaces, self._recorder, held=held, now=now, clock=clock
+        )
+        self._status = StatusWriter(client, self._pods, self._nodes, held=held, now=now, clock=clock)
         self._changed = threading.Event()
         self._managed: frozenset[str] = frozenset()
+        self._governed: Mapping[str, QuotaView] = {}
         self._rivals: tuple[str, ...] = ()
         self._rivals_due = clock()
         self._log = structlog.get_logger()
@@ -88,11 +128,15 @@ class Controller:
         """Lead until the term ends."""
         self._log.info("leading")
         LEADING.set(1)
-        parts = (self._pods, self._nodes, self._status)
+        quotas = self._quotas.values()
+        parts: list[_Part] = [self._nodes, *quotas, self._budgets, self._namespaces, self._pods]
+        parts += [self._status, self._quota_writer]
+        synced = [self._nodes.synced, *(informer.synced for informer in quotas), self._budgets.synced]
+        synced += [self._namespaces.synced, self._pods.synced]
         for part in parts:
             part.start()
         try:
-            while self._leads() and not (self._pods.synced.wait(LOOK_S) and self._nodes.synced.wait(LOOK_S)):
+            while self._leads() and not all(event.wait(LOOK_S) for event in synced):
                 pass
             self._lead()
         finally:
@@ -101,6 +145,8 @@ class Controller:
             for part in reversed(parts):
                 part.stop()
             self._applier.close()
+            self._evictor.close()
+            self._recorder.close()
             self._log.info("no_longer_leading")
 
     def cycle(self) -> float:
@@ -110,14 +156,16 @@ class Controller:
             self._refuse()
             return RESYNC_S
         with CYCLE.labels("observe").time():
-            assumed = self._applier.repeat_unknown()
+            assumed = {**self._applier.repeat_unknown(), **self._evictor.assumed()}
             seen = self._observe(assumed)
         with CYCLE.labels("settle").time():
-            decision = self._settle(seen.view)
+            decision = self._settle(seen.view, self._settings)
         if decision.cuts:
             seen, decision = self._settle_afresh(decision, assumed)
+        self._quota_writer.say(decision.quotas, seen.governed.by_namespace)
         with CYCLE.labels("apply").time():
-            again_s = self._applier.apply(decision, seen)
+            # Evictions first: they are what takes longest until it is of use.
+            again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
         self._say(decision.waiting)
         return min(again_s, RESYNC_S, *_times(seen.view))
 
@@ -143,8 +191,16 @@ class Controller:
         return self._leadership.held() and not self._stop.is_set()
 
     def _observe(self, assumed: Mapping[str, PodView | ObservedNode]) -> Picture:
-        seen = picture(self._nodes.store.list(), self._pods.store.list(), self._now(), assumed)
+        seen = picture(
+            self._nodes.store.list(),
+            self._pods.store.list(),
+            self._now(),
+            assumed,
+            quotas=(quota.view for quotas in self._quotas.values() for quota in quotas.store.list()),
+            budgets=self._budgets.store.list(),
+        )
         self._managed = frozenset(node.name for node in seen.view.nodes if node.managed)
+        self._governed = seen.governed.by_namespace
         return seen
 
     def _settle_afresh(
@@ -153,7 +209,7 @@ class Controller:
         """Decide again with the pods of nodes that are to be cut read afresh; only those nodes may be cut then."""
         read = {cut.node for cut in decision.cuts if self._applier.read_pods_of(cut.node)}
         seen = self._observe(assumed)
-        decision = self._settle(seen.view)
+        decision = self._settle(seen.view, self._settings)
         cuts = tuple(cut for cut in decision.cuts if cut.node in read)
         return seen, msgspec.structs.replace(decision, cuts=cuts)
 
@@ -186,7 +242,17 @@ class Controller:
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
         if old and new and same_pod(old, new):
             return
-        if any(pod and (pod.node in self._managed or not is_bystander(pod)) for pod in (old, new)):
+        if any(pod and self._matters(pod) for pod in (old, new)):
+            self._changed.set()
+
+    def _matters(self, pod: PodView) -> bool:
+        """Return whether a pod is one that decisions read, as of the last cycle."""
+        if self._governed and (pod.node or pod.namespace in self._governed):
+            return True
+        return pod.node in self._managed or not is_bystander(pod)
+
+    def _quota_changed(self, _key: str, old: ObservedQuota | None, new: ObservedQuota | None) -> None:
+        if not (old and new and old.view == new.view):  # our own writes of the status change nothing
             self._changed.set()
 
     def _node_changed(self, _key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:

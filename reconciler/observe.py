@@ -1,23 +1,32 @@
 """From the API server's objects to the picture that decisions are made from, slimmer at each step.
 
 Projections run once per change of an object, on the informers' threads; a `Picture` is put together once per cycle.
-Of pods that ask nothing of us only the room that they take on a node is kept, so that their many changes of status
-change nothing here; pods that hold and want nothing are not kept at all (pain R08).
+Whether a quota governs a pod its projection cannot know, since quotas come and go: pods that have not ended are all
+kept, with what many of them have in common held once (pain R08), and the picture takes those that decisions read.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
 from policies import names
-from policies.model import Node, Pod
+from policies.budgets import BudgetView, view_budget
+from policies.governing import Governed, QuotaView, govern
+from policies.model import Node, Pod, PodDisruptionBudget
 from policies.view import NodeView, PodView, View, view_node, view_pod
 
 TOLD: Final = "told"
+MARK: Final = "mark"
+MARKED: Final = "marked"
+ENDING: Final = "ending"
+
+V = TypeVar("V")
 
 _POD: Final = msgspec.json.Decoder(Pod)
 _NODE: Final = msgspec.json.Decoder(Node)
+_BUDGET: Final = msgspec.json.Decoder(PodDisruptionBudget)
 
 
 class ObservedNode(msgspec.Struct, frozen=True, gc=False):
@@ -47,25 +56,22 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         view: the input of `settle`.
         nodes: by name.
         pods: by namespace/name; those of the view.
+        governed: which quota governs which namespace.
     """
 
     view: View
     nodes: Mapping[str, ObservedNode]
     pods: Mapping[str, PodView]
+    governed: Governed
 
 
 def project_pod(raw: bytes) -> PodView | None:
-    """Return what is kept of a pod; None if it has ended, or neither wants anything of us nor is bound.
-
-    Raises msgspec.DecodeError if it cannot be read.
-    """
+    """Return what is kept of a pod; None if it has ended. Raises msgspec.DecodeError if it cannot be read."""
     seen = view_pod(_POD.decode(raw))
     if seen.finished:
         return None
-    if seen.gated or any(name.startswith(names.NVIDIA_PREFIX) for name in seen.request):
-        return seen
-    return (
-        PodView(namespace=seen.namespace, name=seen.name, node=seen.node, request=seen.request) if seen.node else None
+    return msgspec.structs.replace(
+        seen, labels=_once(tuple(seen.labels.items())), request=_once(tuple(seen.request.items()))
     )
 
 
@@ -83,14 +89,24 @@ def project_node(raw: bytes) -> ObservedNode:
     )
 
 
+def project_budget(raw: bytes) -> BudgetView:
+    """Return what is kept of a PodDisruptionBudget. Raises msgspec.DecodeError if it cannot be read."""
+    return view_budget(_BUDGET.decode(raw))
+
+
 def told(pod: PodView) -> tuple[str, ...]:
     """Return the index of pods whose condition says that they wait."""
     return (TOLD,) if pod.waiting[0] else ()
 
 
+def mark(pod: PodView) -> tuple[str, ...]:
+    """Return the index of pods that are marked for eviction: whether they have begun to end."""
+    return (ENDING if pod.terminating else MARKED,) if pod.evicted_for else ()
+
+
 def is_bystander(pod: PodView) -> bool:
-    """Return whether a pod asks nothing of us and only takes room: no identity is kept of it."""
-    return not pod.version
+    """Return whether a pod asks nothing of us where no quota governs it: it only takes room."""
+    return not (pod.gated or pod.moments)
 
 
 def picture(
@@ -98,22 +114,35 @@ def picture(
     pods: Iterable[PodView],
     now: float,
     assumed: Mapping[str, PodView | ObservedNode] | None = None,
+    *,
+    quotas: Iterable[QuotaView] = (),
+    budgets: Iterable[BudgetView] = (),
 ) -> Picture:
     """Return the picture at `now` (seconds since the epoch).
 
-    Of pods that want nothing of us only those that take room on nodes of ours are in it. `assumed`, by namespace/name
-    or node name, stands in for objects that a write of ours may have changed.
+    Of pods that want nothing of us only those that take room are in it: on nodes of ours, and on all nodes as soon as
+    a quota governs anybody, whose pods may run there. `assumed`, by namespace/name or node name, stands in for objects
+    that a write of ours may have changed.
     """
     by_name = {node.view.name: node for node in nodes}
-    managed = {name for name, node in by_name.items() if node.view.managed}
-    kept = {pod.key: pod for pod in pods if pod.node in managed or not is_bystander(pod)}
+    quotas = tuple(quotas)
+    governed = govern(quotas)
+    spaces = governed.by_namespace
+    where = by_name.keys() if spaces else {name for name, node in by_name.items() if node.view.managed}
+    kept = {pod.key: pod for pod in pods if pod.node in where or pod.namespace in spaces or not is_bystander(pod)}
     for key, done in (assumed or {}).items():
         if isinstance(done, PodView) and key in kept:
             kept[key] = done
         elif isinstance(done, ObservedNode) and key in by_name:
             by_name[key] = done
-    view = View(nodes=tuple(node.view for node in by_name.values()), pods=tuple(kept.values()), now=now)
-    return Picture(view=view, nodes=by_name, pods=kept)
+    view = View(
+        nodes=tuple(node.view for node in by_name.values()),
+        pods=tuple(kept.values()),
+        now=now,
+        quotas=quotas,
+        budgets=tuple(budget for budget in budgets if budget.namespace in spaces),
+    )
+    return Picture(view=view, nodes=by_name, pods=kept, governed=governed)
 
 
 def same_pod(old: PodView, new: PodView) -> bool:
@@ -126,3 +155,9 @@ def _told(node: Node) -> tuple[str, str]:
         if condition.type == names.PARTITIONING_CONDITION and condition.status == "False":
             return condition.reason or "", condition.message or ""
     return "", ""
+
+
+@lru_cache(maxsize=4096)
+def _once(items: tuple[tuple[str, V], ...]) -> Mapping[str, V]:
+    """Return a mapping of these items, one and the same for all pods that have them; never to be changed."""
+    return dict(items)

@@ -10,7 +10,7 @@ from typing import Final
 
 from policies import names
 from policies.annotations import stale_counts, write_spec
-from policies.decision import Cut, Layout, Release
+from policies.decision import Cut, Evict, Layout, Relabel, Release
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm
 from policies.view import PodView
 from reconciler.observe import ObservedNode
@@ -21,7 +21,7 @@ _NODE_NAME: Final = "metadata.name"  # the field; the label kubernetes.io/hostna
 
 
 def release_patch(pod: PodView, release: Release) -> Body:
-    """Return the patch that removes our gate and, in the same step, keeps the pod off the nodes to avoid.
+    """Return the patch that removes our gate and, in the same step, writes the label and keeps off the nodes to avoid.
 
     The API server lets affinity be narrowed only while a gate is there, so it must be one patch. Ours is the last gate:
     a pod that somebody else holds is not released.
@@ -35,7 +35,30 @@ def release_patch(pod: PodView, release: Release) -> Body:
                 }
             }
         }
-    return {"metadata": {"resourceVersion": release.version}, "spec": spec}
+    labels = {"labels": {names.CAPACITY_LABEL: release.capacity}} if release.capacity else {}
+    return {"metadata": {"resourceVersion": release.version, **labels}, "spec": spec}
+
+
+def relabel_patch(relabel: Relabel) -> Body:
+    """Return the patch that makes a pod's capacity label true."""
+    return {"metadata": {"resourceVersion": relabel.version, "labels": {names.CAPACITY_LABEL: relabel.capacity}}}
+
+
+def mark_patch(pod: PodView, claimant: str | None) -> Body:
+    """Return the patch that notes on a pod for whom it is evicted; None takes that back."""
+    precondition = {"uid": pod.uid, "resourceVersion": pod.version}
+    return {"metadata": {**precondition, "annotations": {names.EVICTED_FOR: claimant}}}
+
+
+def eviction(evict: Evict) -> Body:
+    """Return the Eviction (policy/v1) of one pod, and of no other that bears its name."""
+    namespace, _, name = evict.pod.rpartition("/")
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": evict.uid}, "gracePeriodSeconds": evict.grace_s},
+    }
 
 
 def order_patch(node: ObservedNode, layout: Layout, plan: str) -> Body:

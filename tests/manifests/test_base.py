@@ -165,6 +165,7 @@ RIGHTS = {
         ("nos.nebuly.com", "elasticquotas"): READ,
         ("nos.nebuly.com", "compositeelasticquotas"): READ,
         ("nos.nebuly.com", "gpupolicies"): READ,
+        ("policy", "poddisruptionbudgets"): READ,
         ("", "pods/eviction"): "create",
         ("", "pods/status"): "patch",
         ("", "nodes/status"): "patch",

@@ -10,7 +10,7 @@ from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.store import Entry
 from policies.annotations import Placement
-from policies.decision import Cut, Decision, Layout, Release
+from policies.decision import Cut, Decision, Layout, Relabel, Release
 from reconciler.apply import Applier
 from reconciler.observe import picture, project_node, project_pod
 from tests.apiserver.steps import refusal, status
@@ -94,6 +94,24 @@ def test_a_release_is_one_merge_patch_and_seen_at_once(server, world):
     assert json.loads(request.body) == {"metadata": {"resourceVersion": "1"}, "spec": {"schedulingGates": None}}
     seen = world.pods.store.get("team-a/train")
     assert (seen.gated, seen.released, seen.version) == (False, True, "2")
+
+
+def test_a_label_that_is_not_true_is_written_and_seen_at_once(server, world):
+    server.route("PATCH", TRAIN, answer(gated(version="2")))
+    decision = Decision(relabel=(Relabel(pod="team-a/train", uid="uid-train", version="1", capacity="in-quota"),))
+    seen = picture(world.nodes.store.list(), world.pods.store.list(), world.now)
+    assert world.applier.apply(decision, seen) == math.inf
+    [request] = server.asked("PATCH", TRAIN)
+    assert json.loads(request.body)["metadata"]["labels"] == {"nos.nebuly.com/capacity": "in-quota"}
+    assert world.pods.store.get("team-a/train").version == "2"
+
+
+def test_a_cycle_writes_no_more_than_its_share_and_the_next_one_goes_on(server, world, monkeypatch):
+    """Else a claim waits until ten thousand releases are written."""
+    monkeypatch.setattr("reconciler.apply.BATCH", 1)
+    server.route("PATCH", TRAIN, answer(free()))
+    assert world.apply("team-a/train", "team-a/other") == 0.0
+    assert [request.path for request in server.requests] == [TRAIN]
 
 
 def test_orders_and_cuts_go_to_their_nodes(server, world):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kube.lease import Leadership
-from policies.decision import Cut, Decision, Release
+from policies.decision import Cut, Decision, Evict, Release
 from policies.view import View
 from reconciler.controller import Controller
 from reconciler.health import Pulse
@@ -17,10 +17,18 @@ from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, listing
 from tests.builders import raw_node, raw_pod
 
+EVICTED_FOR = "nos.nebuly.com/evicted-for"
 GATE = "nos.nebuly.com/admission"
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 TRAIN = "/api/v1/namespaces/team-a/pods/train"
 N1 = "/api/v1/nodes/n1"
+OTHERS = (
+    "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
+    "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/api/v1/namespaces",
+)
+ELASTIC, COMPOSITE, BUDGETS, NAMESPACES = OTHERS
 DEPLOYMENTS, DAEMONSETS = "/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SLICE = {"nvidia.com/mig-1g.5gb": "1"}
@@ -53,6 +61,10 @@ class Term:
             server.route("GET", path, live, watch=True)
         server.route("GET", PODS, listing([], 5))
         server.route("GET", NODES, listing([raw_node("n1")], 5))
+        self.others = {path: Live() for path in OTHERS}
+        for path, live in self.others.items():
+            server.route("GET", path, listing([], 5))
+            server.route("GET", path, live, watch=True)
         for path in (DEPLOYMENTS, DAEMONSETS, WEBHOOKS):
             server.route("GET", path, answer({"items": []}))
         self.leadership = Leadership(float("inf"), time.monotonic)
@@ -60,7 +72,7 @@ class Term:
         self.views: list[View] = []
         self.seen = threading.Condition()
 
-        def noting(view):
+        def noting(view, _settings):
             with self.seen:
                 self.views.append(view)
                 self.seen.notify_all()
@@ -79,8 +91,8 @@ class Term:
         finally:
             self.stop.set()
             self.ended()
-            self.pods.end()
-            self.nodes.end()
+            for live in (self.pods, self.nodes, *self.others.values()):
+                live.end()
 
     def ended(self):
         self._thread.join(PATIENCE_S)
@@ -210,8 +222,8 @@ def test_an_api_server_that_was_away_is_waited_for(server, term):
     server.route("PATCH", TRAIN, answer(free()))
     with term().running() as leading:
         leading.wait_for_view(lambda view: view.nodes)
-        leading.pods.end()
-        leading.nodes.end()
+        for live in (leading.pods, leading.nodes, *leading.others.values()):
+            live.end()
         server.down()
         server.up()
         leading.pods.send("ADDED", gated())
@@ -249,11 +261,101 @@ def test_a_node_starts_a_cycle_only_by_what_decisions_read(term, old, new, start
             None, raw_pod("a/web", limits={"cpu": "1"}, node="n1"), True, id="room is taken on a node of ours"
         ),
         pytest.param(None, raw_pod("a/web", limits={"cpu": "1"}, node="other"), False, id="room is taken elsewhere"),
+        pytest.param(None, raw_pod("a/web", limits={"cpu": "1"}), False, id="a pod that asks nothing of us"),
     ],
 )
-def test_a_pod_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
+def test_without_quotas_a_pod_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
     controller = term().controller
     controller._managed = frozenset({"n1"})
     before, after = (raw and project_pod(json.dumps(raw).encode()) for raw in (old, new))
     controller._pod_changed("a/b", before, after)
     assert controller._changed.is_set() is starts
+
+
+@pytest.mark.parametrize(
+    ("key", "node", "starts"),
+    [
+        pytest.param("governed/web", "", True, id="a pod of a governed namespace that asks for CPU alone"),
+        pytest.param("a/web", "other", True, id="room is taken where a governed pod may run"),
+        pytest.param("a/web", "", False, id="anybody's pod that is bound nowhere"),
+    ],
+)
+def test_with_quotas_the_pods_that_they_govern_and_the_room_on_all_nodes_matter(term, key, node, starts):
+    controller = term().controller
+    controller._governed = {"governed": None}
+    raw = raw_pod(key, limits={"cpu": "1"}, **({"node": node} if node else {}))
+    controller._pod_changed(key, None, project_pod(json.dumps(raw).encode()))
+    assert controller._changed.is_set() is starts
+
+
+def quota(version="6", generation=1, **spec):
+    metadata = {
+        "name": "quota",
+        "namespace": "team-a",
+        "uid": "q",
+        "resourceVersion": version,
+        "generation": generation,
+    }
+    return {"metadata": metadata, "spec": spec or {"min": {"nvidia.com/gpu": 1}}}
+
+
+def test_quotas_and_the_budgets_of_governed_namespaces_are_in_the_view(server, term):
+    def budget(namespace):
+        metadata = {"name": "pdb", "namespace": namespace, "uid": namespace, "resourceVersion": "5"}
+        return {"metadata": metadata, "spec": {"selector": {}}, "status": {"disruptionsAllowed": 2}}
+
+    leading = term(lambda _: Decision())
+    server.route("GET", ELASTIC, listing([quota()], 6))
+    server.route("GET", BUDGETS, listing([budget("team-a"), budget("elsewhere")], 6))
+    with leading.running():
+        leading.wait_for_view(lambda view: view.quotas)
+        view = leading.views[-1]
+    assert [(item.key, item.min) for item in view.quotas] == [("team-a/quota", {"nvidia.com/gpu": 1000})]
+    assert [(item.key, item.allowed) for item in view.budgets] == [("team-a/pdb", 2)]
+
+
+def test_the_status_of_a_quota_starts_no_cycle_but_its_spec_does(server, term):
+    with term(lambda _: Decision()).running() as leading:
+        leading.others[ELASTIC].send("ADDED", quota())
+        leading.wait_for_view(lambda view: view.quotas)
+        count = len(leading.views)
+        leading.others[ELASTIC].send("MODIFIED", {**quota("7"), "status": {"used": {"nvidia.com/gpu": "1"}}})
+        leading.others[ELASTIC].send("MODIFIED", quota("8", 2, min={"nvidia.com/gpu": 2}))
+        leading.wait_for_view(lambda view: view.quotas[0].generation == 2)
+        assert len(leading.views) == count + 1
+
+
+def test_a_victim_counts_as_ending_before_the_watch_tells(server, term):
+    """Design 5, own writes: else the next settle evicts another one."""
+    victim = raw_pod("team-b/lent", limits=SLICE, node="n1", version="9", annotations={EVICTED_FOR: "team-a/train"})
+    path = "/api/v1/namespaces/team-b/pods/lent"
+    server.route("PATCH", path, answer(victim))
+    server.route("POST", f"{path}/eviction", answer({"kind": "Status", "status": "Success"}))
+
+    def settle(view):
+        [*pods] = [pod for pod in view.pods if pod.key == "team-b/lent" and not pod.terminating]
+        return Decision(
+            evict=tuple(
+                Evict(
+                    pod=pod.key,
+                    uid=pod.uid,
+                    version=pod.version,
+                    claimant="team-a/train",
+                    claimant_uid="uid-train",
+                    quota="team-a/quota",
+                    grace_s=30,
+                    reason="Reclaimed",
+                    message="it borrows 1",
+                )
+                for pod in pods
+            )
+        )
+
+    with term(settle).running() as leading:
+        leading.pods.send("ADDED", raw_pod("team-b/lent", limits=SLICE, node="n1", version="8"))
+        server.wait_for(1, "POST", f"{path}/eviction")
+        leading.pods.send("ADDED", gated("10"))
+        leading.wait_for_view(lambda view: len(view.pods) == 2)
+        seen = {pod.key: (pod.terminating, pod.evicted_for) for pod in leading.views[-1].pods}
+    assert seen["team-b/lent"] == (True, "team-a/train")
+    assert len(server.asked("POST", f"{path}/eviction")) == 1

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from policies.budgets import BudgetView
+from policies.governing import QuotaView
 from policies.view import view_pod
-from reconciler.observe import is_bystander, picture, project_node, project_pod, same_pod
+from reconciler.observe import ENDING, MARKED, mark, picture, project_node, project_pod, same_pod
 from tests.builders import make_pod, raw_node, raw_pod
 
 GATE = "nos.nebuly.com/admission"
@@ -24,34 +26,24 @@ def node(name="n1", **fields):
         pytest.param({"limits": {"nvidia.com/mig-1g.5gb": "1"}}, id="asks for a slice"),
         pytest.param({"limits": {"nvidia.com/gpu": "1"}, "node": "n1"}, id="has a whole board"),
         pytest.param({"gates": [GATE]}, id="is gated for its quota alone"),
+        pytest.param({"limits": {"cpu": "1"}, "labels": {"app": "web"}}, id="a quota of CPU may come to govern it"),
     ],
 )
-def test_a_pod_that_concerns_us_is_kept_whole(fields):
+def test_a_pod_that_has_not_ended_is_kept_whole(fields):
     assert pod(**fields) == view_pod(make_pod(**fields))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"limits": {"cpu": "1"}}, id="asks for no GPU and is bound nowhere"),
-        pytest.param(
-            {"limits": {"nvidia.com/mig-1g.5gb": "1"}, "node": "n1", "phase": "Succeeded"}, id="has ended well"
-        ),
-        pytest.param({"limits": {"cpu": "1"}, "node": "n1", "phase": "Failed"}, id="has failed"),
-    ],
-)
-def test_a_pod_that_holds_and_wants_nothing_is_not_kept(fields):
-    """R08: a cluster of other people's pods costs no memory."""
-    assert pod(**fields) is None
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_not_kept(phase):
+    """R08; Q21: it uses nothing, whatever finalizer keeps it there."""
+    assert pod(limits={"nvidia.com/mig-1g.5gb": "1"}, node="n1", phase=phase) is None
 
 
-def test_of_a_bystander_only_the_room_it_takes_is_kept():
-    """R08, and its many changes of status are no changes here."""
-    kept = pod(limits={"cpu": "2"}, node="n1", version="5")
-    assert (kept.node, kept.request, kept.version, kept.uid) == ("n1", {"cpu": 2000}, "", "")
-    assert kept == pod(limits={"cpu": "2"}, node="n1", version="6", phase="Running")
-    assert is_bystander(kept)
-    assert not is_bystander(pod(limits={"nvidia.com/gpu": "1"}))
+def test_what_many_pods_have_in_common_is_held_once():
+    """R08: 20,000 pods, few kinds of requests and labels."""
+    one, other = (pod(key, limits={"cpu": "2"}, labels={"app": "web"}) for key in ("a/1", "a/2"))
+    assert one.request is other.request
+    assert one.labels is other.labels
 
 
 def test_a_pod_that_cannot_be_read_is_a_fault_of_decoding():
@@ -71,6 +63,38 @@ def test_of_other_peoples_pods_only_those_on_nodes_of_ours_are_in_the_picture():
     assert [item.key for item in seen.view.pods] == ["a/on-ours", "a/static-mig"]
     assert [item.name for item in seen.view.nodes] == ["ours", "foreign"]
     assert seen.view.now == 7.0
+
+
+def quota(namespace="governed"):
+    return QuotaView(kind="ElasticQuota", namespace=namespace, name="quota", namespaces=(namespace,))
+
+
+def test_with_a_quota_its_pods_and_the_room_on_all_nodes_are_in_the_picture():
+    nodes = [node("ours"), node("foreign", mode="")]
+    pods = [
+        pod("governed/waits", limits={"cpu": "1"}),
+        pod("a/waits", limits={"cpu": "1"}),
+        pod("a/elsewhere", limits={"cpu": "1"}, node="foreign"),
+    ]
+    budgets = [BudgetView(namespace="governed", name="b"), BudgetView(namespace="a", name="b")]
+    seen = picture(nodes, pods, 7.0, quotas=[quota()], budgets=budgets)
+    assert [item.key for item in seen.view.pods] == ["governed/waits", "a/elsewhere"]
+    assert [item.key for item in seen.view.budgets] == ["governed/b"]
+    assert seen.view.quotas == (quota(),)
+    assert list(seen.governed.by_namespace) == ["governed"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "index"),
+    [
+        pytest.param({}, (), id="not marked"),
+        pytest.param({"evicted_for": "a/b"}, (MARKED,), id="marked"),
+        pytest.param({"evicted_for": "a/b", "terminating": True}, (ENDING,), id="on its way out"),
+        pytest.param({"terminating": True}, (), id="deleted by somebody else"),
+    ],
+)
+def test_marked_pods_are_found_without_a_search(fields, index):
+    assert mark(msgspec.structs.replace(pod(), **fields)) == index
 
 
 def test_what_a_write_may_have_changed_stands_in_for_what_was_seen():

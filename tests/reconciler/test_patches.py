@@ -5,10 +5,18 @@ import pytest
 
 from policies.annotations import Placement
 from policies.constraints import Constraints, constraints_of
-from policies.decision import Cut, Layout, Release
+from policies.decision import Cut, Evict, Layout, Relabel, Release
 from policies.view import view_pod
 from reconciler.observe import project_node
-from reconciler.patches import cut_patch, order_patch, plan_id, release_patch
+from reconciler.patches import (
+    cut_patch,
+    eviction,
+    mark_patch,
+    order_patch,
+    plan_id,
+    relabel_patch,
+    release_patch,
+)
 from tests.builders import make_pod, raw_node
 
 ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
@@ -41,6 +49,49 @@ def node(version="12", **fields):
 
 def test_a_release_takes_the_gate_away_and_nothing_else():
     assert released() == {"metadata": {"resourceVersion": "7"}, "spec": {"schedulingGates": None}}
+
+
+def test_the_label_goes_into_the_patch_that_releases():
+    pod = view_pod(make_pod(version="7"))
+    release = Release(pod=pod.key, uid=pod.uid, version="7", capacity="over-quota")
+    assert plain(release_patch(pod, release)) == {
+        "metadata": {"resourceVersion": "7", "labels": {"nos.nebuly.com/capacity": "over-quota"}},
+        "spec": {"schedulingGates": None},
+    }
+
+
+def test_a_label_alone_is_written_to_the_state_that_was_judged():
+    relabel = Relabel(pod="team-a/train", uid="u", version="7", capacity="in-quota")
+    assert plain(relabel_patch(relabel)) == {
+        "metadata": {"resourceVersion": "7", "labels": {"nos.nebuly.com/capacity": "in-quota"}}
+    }
+
+
+@pytest.mark.parametrize("claimant", ["team-b/claims", None])
+def test_a_mark_is_written_and_taken_back_on_this_pod_in_this_state(claimant):
+    assert plain(mark_patch(view_pod(make_pod(uid="u", version="7")), claimant)) == {
+        "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"nos.nebuly.com/evicted-for": claimant}}
+    }
+
+
+def test_an_eviction_names_the_pod_by_its_uid_and_bounds_its_grace():
+    evict = Evict(
+        pod="team-a/train",
+        uid="u",
+        version="7",
+        claimant="team-b/claims",
+        claimant_uid="c",
+        quota="team-b/quota",
+        grace_s=600,
+        reason="Reclaimed",
+        message="",
+    )
+    assert plain(eviction(evict)) == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "deleteOptions": {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 600},
+    }
 
 
 @pytest.mark.parametrize(
