@@ -8,9 +8,8 @@ import click
 
 from console.manifests import files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, namespace_labels, review
+from console.reviewing import Reviewed, namespace_labels, review, standings, written
 from policies.inventory import Inventory
-from policies.view import view_node
 
 
 @click.command()
@@ -30,9 +29,9 @@ def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> N
       apportion explain -f cluster.yaml -f pod.yaml
     """
     manifests = load(files)
-    inventory = Inventory.of(view_node(node.value) for node in manifests.nodes)
-    namespaces = namespace_labels(manifests)
-    answers = {pod.key: review(pod, inventory, namespaces) for pod in manifests.pods}
+    view = written(manifests)
+    inventory, namespaces, quotas = Inventory.of(view.nodes), namespace_labels(manifests), standings(view)
+    answers = {pod.key: review(pod, inventory, namespaces, quotas) for pod in manifests.pods}
     if output == TABLE:
         click.echo("\n".join(_lines(answers)))
     else:

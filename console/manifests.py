@@ -1,6 +1,6 @@
 """Kubernetes objects from YAML files, as `explain` and `simulate` take them: read, checked, in the order of the files.
 
-Nodes, namespaces and pods are decoded; objects of other kinds are kept as they are for whoever knows them. Everything
+Nodes, namespaces, pods, quotas, budgets and priority classes are decoded; objects of other kinds are kept as they are for whoever knows them. Everything
 that is wrong is told at once, with file, document and path. What is written is taken as the API server would take it:
 a pod without namespace is in `default`, requests default from limits, quantities are canonical text. Nothing else is
 changed or added.
@@ -16,10 +16,19 @@ import yaml
 
 from console.submitted import Raw, as_submitted
 from policies.faults import fault, misfits
-from policies.model import Namespace, Node, Pod
+from policies.model import (
+    CompositeElasticQuota,
+    ElasticQuota,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 
 T = TypeVar("T")
-_Typed = TypeVar("_Typed", bound=Node | Namespace | Pod)
+Quota = ElasticQuota | CompositeElasticQuota
+_Typed = TypeVar("_Typed", bound=Node | Namespace | Pod | Quota | PodDisruptionBudget | PriorityClass)
 
 
 class Manifest(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -53,6 +62,9 @@ class Manifests(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Manifest[Node], ...] = ()
     namespaces: tuple[Manifest[Namespace], ...] = ()
     pods: tuple[Manifest[Pod], ...] = ()
+    quotas: tuple[Manifest[Quota], ...] = ()
+    budgets: tuple[Manifest[PodDisruptionBudget], ...] = ()
+    priorities: tuple[Manifest[PriorityClass], ...] = ()
     others: tuple[Manifest[Raw], ...] = ()
 
 
@@ -87,6 +99,9 @@ def load(files: Iterable[BinaryIO]) -> Manifests:
         nodes=tuple(reading.nodes),
         namespaces=tuple(reading.namespaces),
         pods=tuple(reading.pods),
+        quotas=tuple(reading.quotas),
+        budgets=tuple(reading.budgets),
+        priorities=tuple(reading.priorities),
         others=tuple(reading.others),
     )
 
@@ -104,6 +119,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 _LIST: Final = "List"
+_WITHOUT_NAMESPACE: Final = (Node, Namespace, PriorityClass)
 
 
 def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]]:
@@ -136,6 +152,9 @@ class _Reading:
         self.nodes: list[Manifest[Node]] = []
         self.namespaces: list[Manifest[Namespace]] = []
         self.pods: list[Manifest[Pod]] = []
+        self.quotas: list[Manifest[Quota]] = []
+        self.budgets: list[Manifest[PodDisruptionBudget]] = []
+        self.priorities: list[Manifest[PriorityClass]] = []
         self.others: list[Manifest[Raw]] = []
         self._generated: Counter[tuple[str, str]] = Counter()
         self._known: dict[tuple[str, str, str], str] = {}
@@ -159,6 +178,14 @@ class _Reading:
                 submitted = as_submitted(document, faults)
                 self.faults += [f"{source}: {found}" for found in faults]
                 self._add(self.pods, Pod, source, submitted)
+            case "nos.nebuly.com/v1alpha1", "ElasticQuota":
+                self._add(self.quotas, ElasticQuota, source, document)
+            case "nos.nebuly.com/v1alpha1", "CompositeElasticQuota":
+                self._add(self.quotas, CompositeElasticQuota, source, document)
+            case "policy/v1", "PodDisruptionBudget":
+                self._add(self.budgets, PodDisruptionBudget, source, document)
+            case "scheduling.k8s.io/v1", "PriorityClass":
+                self._add(self.priorities, PriorityClass, source, document)
             case _:
                 meta = document.get("metadata")
                 names = meta if isinstance(meta, dict) else {}
@@ -180,7 +207,7 @@ class _Reading:
             self.faults += [f"{source}: {found}" for found in misfits(raw, cls) or [str(error)]]
             return
         meta, kind = value.metadata, cls.__name__
-        namespace = (meta.namespace or "default") if isinstance(value, Pod) else ""
+        namespace = "" if isinstance(value, _WITHOUT_NAMESPACE) else meta.namespace or "default"
         name = meta.name or ""
         if not name and isinstance(value, Pod) and meta.generate_name:
             name = f"{meta.generate_name}{self._generated[namespace, meta.generate_name]}"

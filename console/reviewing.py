@@ -8,9 +8,13 @@ import msgspec
 from console.manifests import Manifest, Manifests
 from console.submitted import Raw
 from policies.admission import admit
+from policies.estimate import UNGOVERNED, Standings
+from policies.governing import view_quota
 from policies.inventory import Inventory
+from policies.ledger import Ledger
 from policies.model import Pod
 from policies.settings import DEFAULTS
+from policies.view import View, view_node, view_pod
 
 
 class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +40,28 @@ def namespace_labels(manifests: Manifests) -> Mapping[str, Mapping[str, str]]:
     return {item.name: item.value.metadata.labels or {} for item in manifests.namespaces}
 
 
-def review(pod: Manifest[Pod], inventory: Inventory, namespaces: Mapping[str, Mapping[str, str]]) -> Reviewed:
+def standings(view: View) -> Standings:
+    """Return what the webhook would know of the quotas of a cluster: what its pods use now."""
+    statuses = Ledger(view, DEFAULTS.quota).statuses()
+    return Standings.of(view.quotas, {f"{status.kind} {status.key}": status.used for status in statuses})
+
+
+def written(manifests: Manifests) -> View:
+    """Return the cluster as it stands in the input: pods that are placed use quota, all others are yet to be created."""
+    pods = (view_pod(item.value) for item in manifests.pods)
+    return View(
+        nodes=tuple(view_node(item.value) for item in manifests.nodes),
+        pods=tuple(pod for pod in pods if pod.node),
+        quotas=tuple(view_quota(item.value) for item in manifests.quotas),
+    )
+
+
+def review(
+    pod: Manifest[Pod],
+    inventory: Inventory,
+    namespaces: Mapping[str, Mapping[str, str]],
+    standings: Standings = UNGOVERNED,
+) -> Reviewed:
     """Return what the webhook answers to the creation of a pod."""
     admission = admit(
         pod.value,
@@ -44,6 +69,7 @@ def review(pod: Manifest[Pod], inventory: Inventory, namespaces: Mapping[str, Ma
         labels=namespaces.get(pod.namespace, {}),
         inventory=inventory,
         settings=DEFAULTS,
+        standings=standings,
     )
     if admission.faults:
         return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))

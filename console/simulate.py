@@ -7,13 +7,13 @@ import click
 
 from console.manifests import Manifest, Manifests, files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, namespace_labels, review
+from console.reviewing import Reviewed, namespace_labels, review, standings
 from console.simulation.report import report, table
 from console.simulation.story import play
 from console.simulation.world import World
 from policies.inventory import Inventory
 from policies.model import Pod
-from policies.view import NodeView
+from policies.view import View
 
 
 @click.command()
@@ -23,7 +23,8 @@ def simulate(files: Sequence[BinaryIO], output: str) -> None:
     """Play out what becomes of nodes and pods in YAML files: which pods run, on which slices, and why others wait.
 
     Admission and planning are the real ones; no cluster is asked. An object appears later with the annotation
-    `simulate.apportion/at: 30s`; a pod ends with `simulate.apportion/duration: 5m`.
+    `simulate.apportion/at: 30s`; a pod ends with `simulate.apportion/duration: 5m`. Quotas, PodDisruptionBudgets and
+    PriorityClasses count; an evicted pod with an owner comes back.
 
     Exit status: 0 whatever comes out, 2 if the input cannot be read.
 
@@ -43,7 +44,7 @@ def simulated(manifests: Manifests) -> World:
     """Return the cluster at the end of the story that these manifests tell. Raises UnreadableManifests."""
     namespaces = namespace_labels(manifests)
 
-    def admit(pod: Manifest[Pod], nodes: Sequence[NodeView]) -> Reviewed:
-        return review(pod, Inventory.of(nodes), namespaces)
+    def admit(pod: Manifest[Pod], view: View) -> Reviewed:
+        return review(pod, Inventory.of(view.nodes), namespaces, standings(view))
 
     return play(manifests, admit)

@@ -9,17 +9,20 @@ import msgspec
 
 from policies import names
 from policies.asked import at
+from policies.charges import derived
 from policies.constraints import constraints_of
+from policies.estimate import UNGOVERNED, Estimate, Standings
 from policies.faults import fault
 from policies.inventory import NOTHING, Inventory
 from policies.isolation import barred_modes, beyond_slices
 from policies.model import Pod
-from policies.mutation import mutate, restore
+from policies.mutation import given, mutate, restore
 from policies.patch import Operation
 from policies.policy import BUILT_IN, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
 from policies.settings import Settings
 from policies.slicing import Choice, Slicing, Wanted, choose
+from policies.view import view_pod
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +49,11 @@ def admit(
     inventory: Inventory,
     settings: Settings,
     rule: Rule = BUILT_IN,
+    standings: Standings = UNGOVERNED,
 ) -> Admission:
     """Return the answer for a new pod. `namespace` is the review's, since the pod may lack it; `labels` are its."""
-    offer = inventory.offer(constraints_of(pod.spec)) if may_ask(pod) else NOTHING
+    governed = standings.governs(namespace)
+    offer = inventory.offer(constraints_of(pod.spec)) if governed or may_ask(pod) else NOTHING
     requests = read_requests(pod, offer.foreign)
     faults = [*requests.faults, *_modes_not_allowed(pod, requests, rule)]
     slicing = Slicing()
@@ -64,13 +69,27 @@ def admit(
         slicing = choose(wanted, offer, inventory)
     faults += slicing.faults
     faults += beyond_slices(pod, rule) if requests.wishes else ()
-    faults += _past_the_gate(pod, slicing.choices)
+    estimate = Estimate()
+    if governed and not faults:
+        seen = view_pod(given(pod, slicing.choices))
+        charge = {**seen.request, **derived(seen.moments, offer.place, settings.quota)}
+        estimate = standings.estimate(namespace, charge, borrows=not seen.non_preemptible)
+    cut = any(choice.cut for choice in slicing.choices)
+    faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
+    faults += estimate.faults
     if faults:
         return Admission(faults=tuple(faults))
     return Admission(
-        patch=mutate(pod, slicing.choices, rule=rule, settings=settings),
-        warnings=(*requests.warnings, *_warnings(pod, slicing.choices)),
-        reasons=tuple(_reasons(requests, slicing.choices)),
+        patch=mutate(
+            pod,
+            slicing.choices,
+            rule=rule,
+            settings=settings,
+            capacity=estimate.capacity,
+            governed=estimate.held,
+        ),
+        warnings=(*requests.warnings, *_warnings(pod, slicing.choices), *estimate.warnings),
+        reasons=(*_reasons(requests, slicing.choices), *estimate.reasons),
     )
 
 
@@ -104,12 +123,12 @@ def _modes_not_allowed(pod: Pod, requests: Requests, rule: Rule) -> Iterator[str
             yield fault(wish.path, wish.value, f"it is made by {wish.ask.mode}, but {names.MODE} says {text}: keep one")
 
 
-def _past_the_gate(pod: Pod, choices: Sequence[Choice]) -> Iterator[str]:
-    if pod.spec.node_name and any(choice.cut for choice in choices):
+def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:
+    if pod.spec.node_name and waits_for:
         yield fault(
             "spec.nodeName",
             pod.spec.node_name,
-            "a pod that names its node passes by the gate at which it waits for its slice: "
+            f"a pod that names its node passes by the gate at which it waits for its {waits_for}: "
             "select the node by its label kubernetes.io/hostname",
         )
 

@@ -72,6 +72,8 @@ class Charges:
 
 def derived(moments: Moments, place: Place, settings: QuotaSettings) -> dict[str, int]:
     """Return what GPU resources cost as `nvidia.com/gpu` and as `nos.nebuly.com/gpu-memory`, in thousandths."""
+    if not moments:
+        return {}
     costs = [_cost(moment, place, settings) for moment in moments]
     return {names.GPU: max(gpus for gpus, _ in costs), names.GPU_MEMORY_QUOTA: max(memory for _, memory in costs)}
 

@@ -5,7 +5,7 @@ estimate; the reconciler writes the true one. What can never run does not depend
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -14,6 +14,27 @@ from policies.faults import fault
 from policies.governing import Governed, QuotaView, govern
 from policies.quantity import Amounts
 from policies.quota import Usage, amount, never
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be said of a new pod.
+
+    Attributes:
+        capacity: its label; empty if none can be given.
+        warnings: for the person who creates it.
+        faults: why it can never run.
+        held: whether it waits at the gate for its quota.
+    """
+
+    capacity: str = ""
+    warnings: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return why the pod is changed."""
+        return (f"waits at the gate {names.GATE} until its quota is granted",) if self.held else ()
 
 
 class Standings:
@@ -39,14 +60,14 @@ class Standings:
         """Return whether a quota governs a namespace, or would if it had no fault."""
         return namespace in self._governed.by_namespace
 
-    def estimate(self, namespace: str, charge: Amounts, *, borrows: bool) -> "Estimate":
+    def estimate(self, namespace: str, charge: Amounts, *, borrows: bool) -> Estimate:
         """Return what is to be said of a new pod; `borrows` is false for one that may not be evicted."""
         quota = self._governed.by_namespace.get(namespace)
         if quota is None:
             return Estimate()
         if quota.title in self._governed.unready:
             why = self._governed.unready[quota.title][1]
-            return Estimate(warnings=(f"waits until its quota is put right: {quota.title}: {why}",))
+            return Estimate(warnings=(f"waits until its quota is put right: {quota.title}: {why}",), held=True)
         lacks = never(quota, self._usage, charge, borrows=borrows)
         if lacks:
             return Estimate(
@@ -63,6 +84,7 @@ class Standings:
         }
         return Estimate(
             capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
+            held=any(charge.get(name) for name in used),
             warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
         )
 
@@ -81,15 +103,5 @@ class Standings:
         return f"borrows {amount(name, more)} of {whose}'s unused {name}; may be evicted"
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said of a new pod.
-
-    Attributes:
-        capacity: its label; empty if none can be given.
-        warnings: for the person who creates it.
-        faults: why it can never run.
-    """
-
-    capacity: str = ""
-    warnings: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
+UNGOVERNED: Final = Standings.of((), {})
+"""The standings where there is no quota."""

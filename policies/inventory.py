@@ -11,6 +11,7 @@ from typing import Final, Self
 import msgspec
 
 from policies import names
+from policies.charges import Place
 from policies.constraints import Constraints
 from policies.site import BoardKind, Site, room, site_of
 from policies.view import NodeView
@@ -55,6 +56,11 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     def groups(self) -> tuple[Group, ...]:
         """Return all groups, those that may be used now first."""
         return self.up + self.away
+
+    @property
+    def place(self) -> Place:
+        """Return the boards of ours, for what a pod costs its quota."""
+        return Place(boards=frozenset((kind.mode, kind.model) for group in self.groups for kind in group.kinds))
 
 
 NOTHING: Final = Offer(up=(), away=(), foreign=frozenset())

@@ -5,7 +5,7 @@ quota. Planning looks at the time when all of those have left (`then`); a gate i
 for the pod as long as they are still there (`now`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from policies import names
@@ -126,25 +126,29 @@ class Ledger:
         if not self.then.used:
             return everybody
         before: dict[str, dict[str, int]] = {}
-        first: list[PodView] = []
-        second: list[PodView] = []
-        rest: list[PodView] = []
-        for within, taken, left in ((Usage.within_min, first, second), (Usage.within_guaranteed, second, rest)):
-            pending, left[:] = (everybody if taken is first else list(left)), []
-            taken[:] = []
-            for pod in pending:
-                quota = self.quota(pod)
-                if quota is None:
-                    taken.append(pod)
-                    continue
-                charge, more = self.charge(pod), before.setdefault(quota.title, {})
-                if not within(self.then, quota, charge, more):
-                    left.append(pod)
-                    continue
-                taken.append(pod)
-                for name, amount in charge.items():
-                    more[name] = more.get(name, 0) + amount
+        first, others = self._split(everybody, Usage.within_min, before)
+        second, rest = self._split(others, Usage.within_guaranteed, before)
         return [*first, *second, *rest]
+
+    def _split(
+        self, waiting: Iterable[PodView], within: Callable[..., bool], before: dict[str, dict[str, int]]
+    ) -> tuple[list[PodView], list[PodView]]:
+        """Return those who stay within a bound with all who stand before them, and the others; `before` grows."""
+        inside: list[PodView] = []
+        outside: list[PodView] = []
+        for pod in waiting:
+            quota = self.quota(pod)
+            if quota is None:
+                inside.append(pod)
+                continue
+            charge, more = self.charge(pod), before.setdefault(quota.title, {})
+            if not within(self.then, quota, charge, more):
+                outside.append(pod)
+                continue
+            inside.append(pod)
+            for name, amount in charge.items():
+                more[name] = more.get(name, 0) + amount
+        return inside, outside
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""

@@ -8,8 +8,10 @@ an empty patch (pain W16).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from policies import names
-from policies.model import NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
+from policies.model import Container, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
 from policies.patch import Operation, changed, put
 from policies.policy import Rule
 from policies.quantity import Quantity
@@ -22,17 +24,28 @@ from policies.view import is_slice
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def mutate(pod: Pod, choices: Sequence[Choice], *, rule: Rule, settings: Settings) -> tuple[Operation, ...]:
-    """Return the patch for a pod with these slices (none: only what users may not write is taken away)."""
+def mutate(
+    pod: Pod, choices: Sequence[Choice], *, rule: Rule, settings: Settings, capacity: str = "", governed: bool = False
+) -> tuple[Operation, ...]:
+    """Return the patch for a pod with these slices (none: only what users may not write is taken away).
+
+    Args:
+        pod: the pod.
+        choices: its slices.
+        rule: the policy.
+        settings: of the cluster.
+        capacity: its capacity label; empty where no quota governs it.
+        governed: whether it waits at the gate for its quota too.
+    """
     clients = [choice for choice in choices if choice.mode == names.MPS]
     return (
         *(operation for choice in choices for operation in _resources(choice)),
         *(operation for choice in clients for operation in _user(pod, choice, settings.mps.user_id)),
         *(_host_ipc(pod) if clients and rule.host_ipc else ()),
         *_affinity(pod.spec, dict.fromkeys(choice.products for choice in choices if choice.products)),
-        *(_gate(pod.spec) if any(choice.cut for choice in choices) else ()),
+        *(_gate(pod.spec) if governed or any(choice.cut for choice in choices) else ()),
         *_scheduler(pod.spec),
-        *_labels(pod),
+        *changed(("metadata", "labels"), pod.metadata.labels, {names.CAPACITY_LABEL: capacity or None}),
         *_annotations(pod, choices),
     )
 
@@ -57,7 +70,35 @@ def restore(pod: Pod, old: Pod) -> tuple[Operation, ...]:
     return tuple(operations)
 
 
+def given(pod: Pod, choices: Sequence[Choice]) -> Pod:
+    """Return a pod with its slices in place of what it asked for, as far as resources go."""
+    slices = {(choice.wish.place.field, choice.wish.place.index): choice for choice in choices}
+
+    def each(field: str, containers: Sequence[Container] | None) -> tuple[Container, ...]:
+        return tuple(
+            replace(container, resources=_with_slice(container.resources, slices[field, index]))
+            if (field, index) in slices
+            else container
+            for index, container in enumerate(containers or ())
+        )
+
+    spec = pod.spec
+    containers, init = each("containers", spec.containers), each("initContainers", spec.init_containers)
+    return replace(pod, spec=replace(spec, containers=containers, init_containers=init))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _with_slice(present: ResourceRequirements | None, choice: Choice) -> ResourceRequirements:
+    """Return the resources of a container after `_resources`."""
+    more: dict[str, Quantity] = {choice.resource: str(choice.wish.count)}
+    gone = {names.GPU} if names.GPU in choice.wish.asked else set()
+    limits, requests = (
+        {name: amount for name, amount in (amounts or {}).items() if name not in gone} | more
+        for amounts in ((present.limits, present.requests) if present else (None, None))
+    )
+    return ResourceRequirements(limits=limits, requests=requests)
 
 
 def _resources(choice: Choice) -> Iterator[Operation]:
@@ -123,10 +164,6 @@ def _gate(spec: PodSpec) -> Iterator[Operation]:
 def _scheduler(spec: PodSpec) -> Iterator[Operation]:
     if spec.scheduler_name == names.NOS_SCHEDULER:
         yield put(("spec",), [], "schedulerName", names.DEFAULT_SCHEDULER)
-
-
-def _labels(pod: Pod) -> Iterator[Operation]:
-    yield from changed(("metadata", "labels"), pod.metadata.labels, {names.CAPACITY_LABEL: None})
 
 
 def _annotations(pod: Pod, choices: Sequence[Choice]) -> Iterator[Operation]:

@@ -172,7 +172,7 @@ class _Settlement:
                 doomed[profile] = doomed.get(profile, 0) | 1 << position
         for claim in claims:
             if claim.role is Role.CANDIDATE:
-                claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need))
+                claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
 
     def _stock(self) -> Stock:
         states = self.plan.seating.states

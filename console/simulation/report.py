@@ -1,15 +1,16 @@
 """What a simulated cluster has come to, as data (design of `simulate -o json`) and as text."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from console.boards import draw
 from console.manifests import Manifests
 from console.simulation.world import SimulatedPod, World
 from console.submitted import Raw
+from policies.decision import QuotaStatus
+from policies.ledger import Ledger
+from policies.quota import amount
+from policies.settings import DEFAULTS
 from policies.view import Board
-
-_SIMULATED: Final = frozenset({"PriorityClass"})  # besides nodes, namespaces and pods
 
 
 def report(world: World, manifests: Manifests) -> dict[str, object]:
@@ -17,7 +18,7 @@ def report(world: World, manifests: Manifests) -> dict[str, object]:
     return {
         "pods": {item.key: _pod(world.pods[item.key]) for item in manifests.pods},
         "nodes": {name: {"gpus": [_board(board) for board in node.boards]} for name, node in world.nodes.items()},
-        "quotas": {},
+        "quotas": {status.key: _quota(status) for status in statuses(world)},
         "events": [
             {"at": event.at, "what": event.what, "object": event.object, "why": event.why} for event in world.events
         ],
@@ -46,11 +47,30 @@ def _pod(pod: SimulatedPod) -> dict[str, object]:
     return {
         "outcome": pod.outcome,
         "node": pod.view.node or None,
-        "capacity": None,
+        "capacity": pod.view.capacity or None,
         "resources": _resources(pod.raw),
         "reason": _reason(pod),
         "warnings": list(pod.warnings),
-        "evictedFor": None,
+        "evictedFor": pod.evicted_for,
+    }
+
+
+def statuses(world: World) -> tuple[QuotaStatus, ...]:
+    """Return the status of every quota at the end."""
+    return Ledger(world.view(), DEFAULTS.quota).statuses()
+
+
+def _quota(status: QuotaStatus) -> dict[str, object]:
+    figures = {
+        "min": status.min,
+        "max": status.max,
+        "used": status.used,
+        "borrowed": status.borrowed,
+        "lent": status.lent,
+    }
+    return {
+        what: {name: amount(name, thousandths) for name, thousandths in sorted(amounts.items())}
+        for what, amounts in figures.items()
     }
 
 
@@ -95,6 +115,8 @@ def _problems(world: World, manifests: Manifests) -> Iterator[tuple[str, str]]:
     for pod in world.pods.values():
         if pod.view.holds and pod.view.node not in world.nodes:
             yield f"Pod {pod.key}", f"is bound to {pod.view.node}, which is not in the input"
+    for status in statuses(world):
+        if not status.ready:
+            yield f"{status.kind} {status.key}", f"{status.reason}: {status.message}"
     for item in manifests.others:
-        if item.kind not in _SIMULATED:
-            yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"
+        yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"

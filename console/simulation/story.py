@@ -5,20 +5,24 @@ object appears and how long a pod runs. The clock starts at the latest creationT
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from console.manifests import Manifest, Manifests, UnreadableManifests
+from console.manifests import Manifest, Manifests, T, UnreadableManifests
 from console.reviewing import Reviewed
 from console.simulation.world import SimulatedPod, World, merged
 from console.submitted import Raw
+from policies import names
+from policies.budgets import BudgetView, view_budget
 from policies.faults import fault
+from policies.governing import QuotaView, view_quota
 from policies.model import Pod
 from policies.timestamps import epoch, timestamp
-from policies.view import NodeView, view_node, view_pod
+from policies.view import NodeView, View, view_node, view_pod
 
 PREFIX: Final = "simulate.apportion/"
 AT: Final = PREFIX + "at"
@@ -31,16 +35,18 @@ _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-Admit = Callable[[Manifest[Pod], Sequence[NodeView]], Reviewed]
-"""What admission makes of a pod when these nodes are there."""
+Admit = Callable[[Manifest[Pod], View], Reviewed]
+"""What admission makes of a pod in a cluster."""
 
 
 class _Moment(msgspec.Struct):
     """What appears at one time, in the order of the files."""
 
-    nodes: list[NodeView]
-    bound: list[SimulatedPod]
-    submitted: list[Manifest[Pod]]
+    nodes: list[NodeView] = []
+    quotas: list[QuotaView] = []
+    budgets: list[BudgetView] = []
+    bound: list[SimulatedPod] = []
+    submitted: list[Manifest[Pod]] = []
 
 
 def play(manifests: Manifests, admit: Admit) -> World:
@@ -48,32 +54,75 @@ def play(manifests: Manifests, admit: Admit) -> World:
     timing = _read_timing(manifests)
     dated = [node.value.metadata for node in manifests.nodes]
     dated += [pod.value.metadata for pod in manifests.pods]
+    dated += [quota.value.metadata for quota in manifests.quotas]
     start = max((epoch(meta.creation_timestamp) for meta in dated), default=0)
-    world = World(start)
+    written = {pod.key: pod for pod in manifests.pods}
     completed = _Completion(start, _priorities(manifests), timing)
-    moments: dict[float, _Moment] = {}
-    for node in manifests.nodes:
-        moments.setdefault(timing[node.source].at_s, _Moment([], [], [])).nodes.append(view_node(node.value))
-    for pod in manifests.pods:
-        moment = moments.setdefault(timing[pod.source].at_s, _Moment([], [], []))
-        if _is_placed(pod.value):
-            moment.bound.append(completed(pod, pod.raw))
-        else:
-            moment.submitted.append(pod)
+
+    def again(key: str, at_s: float) -> SimulatedPod:
+        pod = _afresh(written[key])
+        answer = admit(pod, world.view())
+        return completed(pod, answer.admitted or pod.raw, answer, at_s=at_s)
+
+    world = World(start, again)
 
     def happen(moment: _Moment) -> None:
+        world.govern(moment.quotas, moment.budgets)
         world.arrive(moment.nodes, moment.bound)
         for pod in moment.submitted:
-            answer = admit(pod, tuple(world.nodes.values()))
+            answer = admit(pod, world.view())
             world.submit(completed(pod, answer.admitted or pod.raw, answer))
 
-    for at_s, moment in sorted(moments.items()):
+    for at_s, moment in sorted(_moments(manifests, timing, completed, start).items(), key=lambda item: item[0]):
         world.at(at_s, partial(happen, moment))
     for pod in manifests.pods:
         if (deleted := pod.value.metadata.deletion_timestamp) is not None and _is_placed(pod.value):
-            world.at(max(timing[pod.source].at_s, epoch(deleted) - start), partial(world.end, pod.key))
+            world.at(max(timing[pod.source].at_s, epoch(deleted) - start), partial(world.leave, pod.key))
     world.run()
     return world
+
+
+def _moments(
+    manifests: Manifests, timing: Mapping[str, "_Timing"], completed: "_Completion", start: int
+) -> dict[float, _Moment]:
+    """Return what appears when, in seconds after the start."""
+    moments: dict[float, _Moment] = {}
+
+    def moment_of(item: Manifest[T]) -> _Moment:
+        return moments.setdefault(timing[item.source].at_s, _Moment())
+
+    for node in manifests.nodes:
+        moment_of(node).nodes.append(view_node(node.value))
+    for quota in manifests.quotas:
+        moment_of(quota).quotas.append(
+            _dated(view_quota(quota.value), quota.namespace, start + timing[quota.source].at_s)
+        )
+    for budget in manifests.budgets:
+        moment_of(budget).budgets.append(replace(view_budget(budget.value), namespace=budget.namespace))
+    for pod in manifests.pods:
+        if _is_placed(pod.value):
+            moment_of(pod).bound.append(completed(pod, pod.raw))
+        else:
+            moment_of(pod).submitted.append(pod)
+    return moments
+
+
+def _dated(quota: QuotaView, namespace: str, now: float) -> QuotaView:
+    """Return a quota as the API server keeps it: in a namespace, with a time of creation."""
+    own = (namespace,) if quota.kind == names.ELASTIC_QUOTA else quota.namespaces
+    return replace(quota, namespace=namespace, namespaces=own, created=quota.created or int(now))
+
+
+def _afresh(pod: Manifest[Pod]) -> Manifest[Pod]:
+    """Return a pod as its owner makes it again: as it was written, but nowhere yet."""
+    without = {
+        "metadata": dict.fromkeys(("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"))
+        | {"annotations": {names.EVICTED_FOR: None}},
+        "spec": {"nodeName": None},
+        "status": None,
+    }
+    raw = merged(pod.raw, without)
+    return replace(pod, raw=raw, value=msgspec.convert(raw, Pod))
 
 
 class _Timing(msgspec.Struct, frozen=True):
@@ -90,6 +139,9 @@ def _read_timing(manifests: Manifests) -> dict[str, _Timing]:
     items: list[tuple[str, Raw]] = [(item.source, item.raw) for item in manifests.nodes]
     items += [(item.source, item.raw) for item in manifests.namespaces]
     items += [(item.source, item.raw) for item in manifests.pods]
+    items += [(item.source, item.raw) for item in manifests.quotas]
+    items += [(item.source, item.raw) for item in manifests.budgets]
+    items += [(item.source, item.raw) for item in manifests.priorities]
     items += [(item.source, item.raw) for item in manifests.others]
     for source, raw in items:
         path = f"{source}: metadata.annotations"
@@ -122,14 +174,18 @@ class _Completion:
     def __init__(self, start: int, priorities: Mapping[str, int], timing: Mapping[str, _Timing]) -> None:
         self._start, self._priorities, self._timing = start, priorities, timing
 
-    def __call__(self, pod: Manifest[Pod], raw: Raw, answer: Reviewed | None = None) -> SimulatedPod:
+    def __call__(
+        self, pod: Manifest[Pod], raw: Raw, answer: Reviewed | None = None, *, at_s: float | None = None
+    ) -> SimulatedPod:
         timing = self._timing[pod.source]
+        again = "" if at_s is None else f", made at {at_s:g} s"
         meta = pod.value.metadata
         added = {
             "name": pod.name,
             "namespace": pod.namespace,
-            "uid": meta.uid or f"uid of {pod.key}",
-            "creationTimestamp": meta.creation_timestamp or timestamp(self._start + timing.at_s),
+            "uid": meta.uid or f"uid of {pod.key}{again}",
+            "creationTimestamp": meta.creation_timestamp
+            or timestamp(self._start + (timing.at_s if at_s is None else at_s)),
         }
         spec = {"priority": self._priority(pod)}
         raw = merged(raw, {"metadata": added, "spec": spec})
@@ -143,22 +199,19 @@ class _Completion:
         )
 
     def _priority(self, pod: Manifest[Pod]) -> int:
-        if pod.value.spec.priority is not None:
-            return pod.value.spec.priority
-        spec = pod.raw.get("spec")
-        name = spec.get("priorityClassName", "") if isinstance(spec, dict) else ""
-        return self._priorities.get(str(name), 0)
+        spec = pod.value.spec
+        if spec.priority is not None:
+            return spec.priority
+        return self._priorities.get(spec.priority_class_name or "", 0)
 
 
 def _priorities(manifests: Manifests) -> dict[str, int]:
     """Return the value of each PriorityClass by name, and under "" that of the global default."""
     priorities = dict(_SYSTEM_PRIORITIES)
-    for item in manifests.others:
-        value = item.raw.get("value")
-        if item.kind == "PriorityClass" and isinstance(value, int):
-            priorities[item.name] = value
-            if item.raw.get("globalDefault") is True:
-                priorities[""] = value
+    for item in manifests.priorities:
+        priorities[item.name] = item.value.value
+        if item.value.global_default:
+            priorities[""] = item.value.value
     return priorities
 
 

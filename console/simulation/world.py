@@ -16,12 +16,14 @@ from console.simulation.devices import carry_out, hold, let_go, settle_in, take_
 from console.simulation.scheduler import add, choose, usage
 from console.submitted import Raw
 from policies.annotations import Layouts
-from policies.decision import Decision, Layout, Planned, Waiting
+from policies.budgets import BudgetView
+from policies.decision import Decision, Evict, Layout, Planned, Waiting
+from policies.governing import QuotaView
 from policies.model import Pod
 from policies.settle import UNSCHEDULABLE_S, settle
 from policies.timestamps import timestamp
 from policies.view import NodeView, PodView, View, view_pod
-from reconciler.patches import release_patch
+from reconciler.patches import mark_patch, relabel_patch, release_patch
 
 ROUNDS: Final = 1000  # at one moment; a cluster that has not come to rest by then never will
 
@@ -33,7 +35,8 @@ class Restless(Exception):  # noqa: N818 (named for what happened)
 class Event(msgspec.Struct, frozen=True):
     """Something that happened, `at` seconds after the start.
 
-    `what` is `denied`, `released`, `started` or `finished` of a pod, `withdrawn` or `cut` of a node's boards.
+    `what` is `denied`, `released`, `started`, `finished`, `evicted`, `ended` (after that) or `created` (by its owner,
+    again) of a pod, `withdrawn` or `cut` of a node's boards.
     """
 
     at: float
@@ -53,6 +56,8 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
         denied: why admission refused it; empty if it did not.
         warnings: of admission.
         reason: why it waits, as last decided.
+        evicted_for: namespace/name of the pod for which it was last evicted; stays when it is made again.
+        gone: evicted, and nobody makes it again.
     """
 
     key: str
@@ -62,21 +67,31 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     denied: str = ""
     warnings: tuple[str, ...] = ()
     reason: str = ""
+    evicted_for: str | None = None
+    gone: bool = False
 
     @property
     def outcome(self) -> str:
-        """Return `denied`, `finished`, `running` or `waiting`."""
+        """Return `denied`, `evicted`, `finished`, `running` or `waiting`."""
         if self.denied:
             return "denied"
+        if self.gone:
+            return "evicted"
         if self.view.finished:
             return "finished"
         return "running" if self.view.node else "waiting"
 
 
 class World:
-    """A cluster that starts at `start` seconds since the epoch, empty."""
+    """A cluster that starts at `start` seconds since the epoch, empty.
 
-    def __init__(self, start: float) -> None:
+    `again` makes a pod (namespace/name) as its owner would make it at so many seconds after the start.
+    """
+
+    def __init__(self, start: float, again: Callable[[str, float], SimulatedPod]) -> None:
+        self.quotas: list[QuotaView] = []
+        self._budgets: dict[str, BudgetView] = {}
+        self._again = again
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, SimulatedPod] = {}
         self.events: list[Event] = []
@@ -110,6 +125,11 @@ class World:
             if pod.view.holds and pod.view.node in self.nodes.keys() - new:
                 self.nodes[pod.view.node] = hold(self.nodes[pod.view.node], pod.view, claimed=True)
 
+    def govern(self, quotas: Iterable[QuotaView], budgets: Iterable[BudgetView]) -> None:
+        """Let quotas and budgets appear."""
+        self.quotas += quotas
+        self._budgets |= {budget.key: budget for budget in budgets}
+
     def submit(self, pod: SimulatedPod) -> None:
         """Let a pod appear that has passed admission, or was denied."""
         self._take_in(pod)
@@ -121,10 +141,29 @@ class World:
         pod = self.pods[key]
         if pod.view.finished:
             return
-        if pod.view.node in self.nodes:
-            self.nodes[pod.view.node] = let_go(self.nodes[pod.view.node], key)
-        self._write(pod, {"status": {"phase": "Succeeded"}})
+        self._let_go(pod)
         self._note("finished", key, "")
+
+    def leave(self, key: str) -> None:
+        """Let a pod end that is being deleted; its owner makes an evicted one again."""
+        pod = self.pods[key]
+        if pod.view.finished or not pod.view.evicted_for:
+            self.end(key)
+            return
+        pod.evicted_for = pod.view.evicted_for
+        self._let_go(pod)
+        self._note("ended", key, f"evicted for {pod.evicted_for}")
+        if pod.view.controlled:
+            successor = self._again(key, self._now)
+            self.submit(replace(successor, evicted_for=pod.evicted_for))
+            self._note("created", key, "its owner has made it again")
+        else:
+            pod.gone = True
+
+    def _let_go(self, pod: SimulatedPod) -> None:
+        if pod.view.node in self.nodes:
+            self.nodes[pod.view.node] = let_go(self.nodes[pod.view.node], pod.key)
+        self._write(pod, {"status": {"phase": "Succeeded"}})
 
     def _take_in(self, pod: SimulatedPod) -> None:
         self.pods[pod.key] = pod
@@ -135,20 +174,27 @@ class World:
 
     def _will_end(self, pod: SimulatedPod) -> None:
         if pod.duration_s is not None:
-            self.at(self._now + pod.duration_s, lambda: self.end(pod.key))
+            self.at(self._now + pod.duration_s, lambda: None if self.pods[pod.key] is not pod else self.end(pod.key))
 
     def _come_to_rest(self) -> None:
         for _ in range(ROUNDS):
-            decision = settle(self._view())
+            decision = settle(self.view())
             acted = self._act(decision)
             if not self._schedule() and not acted:
                 self._remember(decision.waiting)
                 return
         raise Restless(f"at {self._now:g} s the decisions have not come to rest after {ROUNDS} rounds")
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """Return what decisions see."""
         pods = (pod.view for pod in self.pods.values() if not pod.denied and not pod.view.finished)
-        return View(nodes=tuple(self.nodes.values()), pods=tuple(pods), now=self._start + self._now)
+        return View(
+            nodes=tuple(self.nodes.values()),
+            pods=tuple(pods),
+            now=self._start + self._now,
+            quotas=tuple(self.quotas),
+            budgets=tuple(self._budgets.values()),
+        )
 
     def _act(self, decision: Decision) -> bool:
         """Carry out a decision; return whether there was anything to do."""
@@ -162,7 +208,22 @@ class World:
             pod = self.pods[release.pod]
             self._write(pod, release_patch(pod.view, release))
             self._note("released", release.pod, f"kept off {', '.join(release.avoid)}" if release.avoid else "")
-        return bool(decision.layouts or decision.cuts or decision.ungate)
+        for relabel in decision.relabel:
+            self._write(self.pods[relabel.pod], relabel_patch(relabel))
+        for evict in decision.evict:
+            self._evict(evict)
+        return bool(decision.layouts or decision.cuts or decision.ungate or decision.relabel or decision.evict)
+
+    def _evict(self, evict: Evict) -> None:
+        pod = self.pods[evict.pod]
+        gone = timestamp(self._start + self._now + evict.grace_s)
+        for budget in [b for b in self._budgets.values() if b.covers(pod.view.namespace, pod.view.labels)]:
+            self._budgets[budget.key] = replace(budget, allowed=budget.allowed - 1)
+        self._write(pod, mark_patch(pod.view, evict.claimant))
+        self._write(pod, {"metadata": {"deletionTimestamp": gone, "deletionGracePeriodSeconds": evict.grace_s}})
+        pod.evicted_for = evict.claimant
+        self._note("evicted", evict.pod, evict.message)
+        self.at(self._now + evict.grace_s, lambda: None if self.pods[evict.pod] is not pod else self.leave(evict.pod))
 
     def _order(self, layout: Layout) -> None:
         self._writes += 1

@@ -37,13 +37,21 @@ def test_kinds_are_sorted_and_keep_their_order():
         "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n---" + POD,
         "---\n\n---\n"
         "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\n"
-        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b, namespace: team-a}\nspec: {minAvailable: 1}\n",
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b, namespace: team-a}\nspec: {minAvailable: 1}\n---\n"
+        "apiVersion: nos.nebuly.com/v1alpha1\nkind: ElasticQuota\nmetadata: {name: q}\nspec: {min: {cpu: 2}}\n---\n"
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n---\n"
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: team-a}\ndata: {a: b}\n",
     )
     assert [each.key for each in found.namespaces] == ["team-a"]
     assert [each.key for each in found.pods] == ["team-a/a"]
     assert [each.value.metadata.name for each in found.nodes] == ["n1"]
-    (budget,) = found.others
-    assert (budget.kind, budget.key, budget.raw["spec"]) == ("PodDisruptionBudget", "team-a/b", {"minAvailable": 1})
+    assert [each.key for each in (*found.budgets, *found.quotas, *found.priorities)] == [
+        "team-a/b",
+        "default/q",
+        "high",
+    ]
+    (other,) = found.others
+    assert (other.kind, other.key, other.raw["data"]) == ("ConfigMap", "team-a/c", {"a": "b"})
     assert found.nodes[0].source == "f1.yaml, document 2"
 
 

@@ -136,16 +136,14 @@ def test_a_pod_without_a_gpu_waits_for_room_like_any_other():
 
 def test_what_is_not_understood_or_not_simulated_is_a_problem():
     odd = NODE.replace("n1", "odd").replace("NVIDIA-A100-SXM4-40GB", "NVIDIA-Z900-96GB")
-    quota = (
-        "apiVersion: nos.nebuly.com/v1alpha1\nkind: ElasticQuota\nmetadata: {namespace: a, name: q}\nspec: {min: {}}"
-    )
+    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {namespace: a, name: data}\nspec: {}"
     lost = pod("lost", spec=", nodeName: n9")
-    problems = {item["object"]: item["message"] for item in play(NODE, odd, quota, lost)["problems"]}
+    problems = {item["object"]: item["message"] for item in play(NODE, odd, claim, lost)["problems"]}
     assert problems == {
         "Node odd": "label nvidia.com/gpu.product: 'NVIDIA-Z900-96GB' is in no table and no agent has reported "
         "nos.nebuly.com/gpu-inventory; its boards are left alone",
         "Pod a/lost": "is bound to n9, which is not in the input",
-        "ElasticQuota a/q": "is not taken into account: this version does not simulate it",
+        "PersistentVolumeClaim a/data": "is not taken into account: this version does not simulate it",
     }
 
 
