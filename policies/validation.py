@@ -1,5 +1,7 @@
 """What users may not change on pods that are admitted: the gate, the record, the capacity label, the way past a slice.
 
+And on namespaces: the label that says which quota governs them.
+
 Asked for updates only, and only where one of these differs; our own service accounts are not asked about.
 """
 
@@ -8,7 +10,7 @@ from typing import Final
 
 from policies import names
 from policies.faults import fault
-from policies.model import Pod
+from policies.model import Namespace, Pod
 
 _OURS: Final = "is written by Apportion alone, and decides what the pod holds: leave it as it is"
 
@@ -31,6 +33,25 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
             if (now or {}).get(key) != (before or {}).get(key):
                 yield fault(f"metadata.{what}[{key}]", (now or {}).get(key), _OURS)
 
+    if _stays(pod) and not _stays(old):
+        yield fault(
+            f"metadata.annotations[{names.NON_PREEMPTIBLE}]",
+            "true",
+            "decides at admission what the pod may have, so it cannot be added later: create the pod anew with it",
+        )
+
+
+def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
+    """Yield a fault if an update changes which quota governs a namespace."""
+    now, before = ((each.metadata.labels or {}).get(names.QUOTA_LABEL) for each in (namespace, old))
+    if now != before:
+        yield fault(
+            f"metadata.labels[{names.QUOTA_LABEL}]",
+            now,
+            f"is written by Apportion alone: an {names.ELASTIC_QUOTA} in the namespace, "
+            f"or a {names.COMPOSITE_QUOTA} that lists it, is how it gets a quota",
+        )
+
 
 def has_slices(pod: Pod) -> bool:
     """Return whether a pod was given slices of ours."""
@@ -38,6 +59,10 @@ def has_slices(pod: Pod) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _stays(pod: Pod) -> bool:
+    return (pod.metadata.annotations or {}).get(names.NON_PREEMPTIBLE) == "true"
 
 
 def _gated(pod: Pod) -> bool:

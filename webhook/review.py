@@ -11,14 +11,17 @@ import msgspec
 
 from policies import names
 from policies.admission import Admission, admit, readmit
+from policies.estimate import Standings
 from policies.faults import misfits
+from policies.governing import QuotaView, view_quota
 from policies.inventory import Inventory
 from policies.isolation import reaching_variables
-from policies.model import EnvVar, Pod
+from policies.model import CompositeElasticQuota, ElasticQuota, EnvVar, Namespace, Pod
 from policies.patch import Operation
 from policies.policy import BUILT_IN
+from policies.quotarules import judge_quota
 from policies.settings import Settings
-from policies.validation import changed_by_users, has_slices
+from policies.validation import changed_by_users, has_slices, relabelled_by_users
 from webhook.errors import MalformedReview
 
 _API_VERSION: Final = "admission.k8s.io/v1"
@@ -40,6 +43,14 @@ class Cluster(Protocol):
         """Return the nodes that matter for slices."""
 
     @property
+    def standings(self) -> Standings:
+        """Return the quotas with what they use."""
+
+    @property
+    def quotas(self) -> Iterable[QuotaView]:
+        """Return all quotas, in force or not."""
+
+    @property
     def settings(self) -> Settings:
         """Return the settings of the cluster."""
 
@@ -50,6 +61,8 @@ class Cluster(Protocol):
 def mutate(body: bytes, cluster: Cluster) -> bytes:
     """Return the answer of the mutating webhook. Raises MalformedReview."""
     request = _read(body)
+    if request.kind != _PODS:
+        raise MalformedReview(f"{request.resource.resource}: only pods are changed")
     if _not_asked(request) or request.sub_resource:
         return _allowed(request.uid)
     pod, faults = _decode(request.object, Pod)
@@ -70,15 +83,27 @@ def mutate(body: bytes, cluster: Cluster) -> bytes:
             labels=cluster.labels_of(request.namespace),
             inventory=cluster.inventory,
             settings=cluster.settings,
+            standings=cluster.standings,
         ),
     )
 
 
-def validate(body: bytes, cluster: Cluster) -> bytes:  # noqa: ARG001 (quotas and policies will be asked for here)
+def validate(body: bytes, cluster: Cluster) -> bytes:
     """Return the answer of the validating webhook. Raises MalformedReview."""
     request = _read(body)
-    if _not_asked(request) or request.operation != "UPDATE":
+    if _not_asked(request):
         return _allowed(request.uid)
+    if quota := _QUOTAS.get(request.kind):
+        return _validate_quota(request, quota, cluster)
+    if request.operation != "UPDATE":
+        return _allowed(request.uid)
+    return _validate_pod(request) if request.kind == _PODS else _validate_namespace(request)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _validate_pod(request: "_Request") -> bytes:
     pod, faults = _decode(request.object, Pod)
     old, older = _decode(request.old_object, Pod)
     if pod is None or old is None:
@@ -89,7 +114,26 @@ def validate(body: bytes, cluster: Cluster) -> bytes:  # noqa: ARG001 (quotas an
     return _denied(request.uid, faults, _FORBIDDEN) if faults else _allowed(request.uid)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+def _validate_namespace(request: "_Request") -> bytes:
+    namespace, faults = _decode(request.object, Namespace)
+    old, older = _decode(request.old_object, Namespace)
+    if namespace is None or old is None:
+        return _denied(request.uid, (*faults, *older), _INVALID)
+    faults = tuple(relabelled_by_users(namespace, old))
+    return _denied(request.uid, faults, _FORBIDDEN) if faults else _allowed(request.uid)
+
+
+def _validate_quota(request: "_Request", kind: "type[ElasticQuota | CompositeElasticQuota]", cluster: Cluster) -> bytes:
+    quota, faults = _decode(request.object, kind)
+    if quota is None:
+        return _denied(request.uid, faults, _INVALID)
+    old = _decode(request.old_object, kind)[0] if request.operation == "UPDATE" else None
+    if old and (quota.metadata.deletion_timestamp or quota.spec == old.spec):
+        return _allowed(request.uid)  # a finalizer that goes, for one: what stands there already is not judged again
+    judged = judge_quota(view_quota(quota), cluster.quotas, view_quota(old) if old else None)
+    if judged.faults:
+        return _denied(request.uid, judged.faults, _INVALID)
+    return _allowed(request.uid, warnings=judged.warnings)
 
 
 class _User(msgspec.Struct, frozen=True):
@@ -111,6 +155,11 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     user_info: _User = _User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Return group and plural of what is written."""
+        return self.resource.group, self.resource.resource
 
 
 class _Review(msgspec.Struct, frozen=True, rename="camel"):
@@ -153,6 +202,13 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = _KIND
 
 
+_PODS: Final = "", "pods"
+_NAMESPACES: Final = "", "namespaces"
+_QUOTAS: Final[Mapping[tuple[str, str], type[ElasticQuota | CompositeElasticQuota]]] = {
+    (names.API_GROUP, "elasticquotas"): ElasticQuota,
+    (names.API_GROUP, "compositeelasticquotas"): CompositeElasticQuota,
+}
+
 _reviews: Final = msgspec.json.Decoder(_Review)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -165,13 +221,13 @@ def _read(body: bytes) -> _Request:
     if (review.api_version, review.kind) != (_API_VERSION, _KIND):
         raise MalformedReview(f"{review.kind} of {review.api_version}: only {_KIND} of {_API_VERSION} is answered")
     request = review.request
-    if (request.resource.group, request.resource.resource) != ("", "pods"):
-        raise MalformedReview(f"{request.resource.resource}: only pods are reviewed")
+    if request.kind not in (_PODS, _NAMESPACES, *_QUOTAS):
+        raise MalformedReview(f"{request.resource.resource}: only pods, namespaces and quotas are reviewed")
     return request
 
 
 def _not_asked(request: _Request) -> bool:
-    """Return whether the request is none that is judged: no write of a pod, or our own."""
+    """Return whether the request is none that is judged: no write, or our own."""
     return request.operation not in ("CREATE", "UPDATE") or request.user_info.username.startswith(_OUR_ACCOUNTS)
 
 

@@ -1,4 +1,6 @@
-"""The cluster as the webhook remembers it: nodes with their boards, and labels of namespaces. No review waits for I/O.
+"""The cluster as the webhook remembers it: nodes with their boards, quotas with what they use, and labels of namespaces.
+
+No review waits for I/O. No pods are watched: what a quota uses stands in its status, as of the last fraction of a second.
 
 While the API server is away the last picture stays, and reviews go on being answered from it.
 """
@@ -10,10 +12,13 @@ import msgspec
 
 from kube.client import Client
 from kube.informer import Informer
-from kube.resource import NAMESPACES, NODES
+from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES
 from policies import names
+from policies.estimate import UNGOVERNED, Standings
+from policies.governing import QuotaView, view_quota
 from policies.inventory import Inventory
-from policies.model import Namespace, Node
+from policies.model import CompositeElasticQuota, ElasticQuota, Namespace, Node
+from policies.quantity import Amounts, Quantity, QuantityError, amounts
 from policies.settings import DEFAULTS, Settings
 from policies.site import Site, site_of
 from policies.view import view_node
@@ -21,6 +26,28 @@ from policies.view import view_node
 # All that decisions read of a namespace; a namespace without any is not kept.
 _LABELS: Final = (names.POD_SECURITY_LABEL,)
 
+
+class Standing(msgspec.Struct, frozen=True):
+    """A quota, and what its status says that it uses."""
+
+    quota: QuotaView
+    used: Amounts
+
+
+class _Status(msgspec.Struct, frozen=True):
+    used: dict[str, Quantity] | None = None
+
+
+class _Elastic(ElasticQuota, frozen=True):
+    status: _Status | None = None
+
+
+class _Composite(CompositeElasticQuota, frozen=True):
+    status: _Status | None = None
+
+
+_elastic: Final = msgspec.json.Decoder(_Elastic)
+_composite: Final = msgspec.json.Decoder(_Composite)
 _nodes: Final = msgspec.json.Decoder(Node)
 _namespaces: Final = msgspec.json.Decoder(Namespace)
 
@@ -33,21 +60,48 @@ class ClusterView:
         self.inventory = Inventory({})
         self._sites = Informer(client, NODES, project_node)
         self._labels = Informer(client, NAMESPACES, project_namespace)
+        self._quotas = (
+            Informer(client, ELASTIC_QUOTAS, project_elastic),
+            Informer(client, COMPOSITE_QUOTAS, project_composite),
+        )
+        self._standings = (0, 0), UNGOVERNED  # with the versions of the two stores that they were made from
         self._sites.on_change(self._node_changed)
 
     def start(self) -> None:
         """Begin to follow the cluster; returns at once."""
         self._sites.start()
         self._labels.start()
+        for quotas in self._quotas:
+            quotas.start()
 
     def stop(self) -> None:
         """End that; what is known stays readable."""
         self._sites.stop()
         self._labels.stop()
+        for quotas in self._quotas:
+            quotas.stop()
 
     def synced(self) -> bool:
         """Return whether everything has been read once, so that reviews may be answered."""
-        return self._sites.synced.is_set() and self._labels.synced.is_set()
+        quotas = all(quotas.synced.is_set() for quotas in self._quotas)
+        return quotas and self._sites.synced.is_set() and self._labels.synced.is_set()
+
+    @property
+    def quotas(self) -> tuple[QuotaView, ...]:
+        """Return all quotas, in force or not."""
+        return tuple(standing.quota for quotas in self._quotas for standing in quotas.store.list())
+
+    @property
+    def standings(self) -> Standings:
+        """Return the quotas with what they use; made anew by the first review after a change."""
+        elastic, composite = (quotas.store for quotas in self._quotas)
+        versions = elastic.version, composite.version  # read first: what changes meanwhile is for the next review
+        known, standings = self._standings
+        if known != versions:
+            everybody = (*elastic.list(), *composite.list())
+            standings = Standings.of((one.quota for one in everybody), {one.quota.title: one.used for one in everybody})
+            self._standings = versions, standings
+        return standings
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""
@@ -62,7 +116,25 @@ def project_node(raw: bytes) -> Site | None:
     return site_of(view_node(_nodes.decode(raw)))
 
 
+def project_elastic(raw: bytes) -> Standing:
+    """Return what is kept of an ElasticQuota. Raises msgspec.DecodeError."""
+    return _standing(_elastic.decode(raw))
+
+
+def project_composite(raw: bytes) -> Standing:
+    """Return what is kept of a CompositeElasticQuota. Raises msgspec.DecodeError."""
+    return _standing(_composite.decode(raw))
+
+
 def project_namespace(raw: bytes) -> Mapping[str, str] | None:
     """Return what is kept of a namespace; None if nothing. Raises msgspec.DecodeError."""
     labels = _namespaces.decode(raw).metadata.labels or {}
     return {key: labels[key] for key in _LABELS if key in labels} or None
+
+
+def _standing(quota: _Elastic | _Composite) -> Standing:
+    try:
+        used = amounts(quota.status.used) if quota.status else {}
+    except QuantityError:  # the reconciler will write it anew
+        used = {}
+    return Standing(view_quota(quota), used)

@@ -46,6 +46,37 @@ GUARD = {
         }
     ],
 }
+QUOTA = {
+    **SLICES,
+    "name": "quota.nos.nebuly.com",
+    "rules": [{**SLICES["rules"][0], "operations": ["CREATE"]}],
+    "namespaceSelector": {
+        "matchExpressions": [
+            *SLICES["namespaceSelector"]["matchExpressions"],
+            {"key": names.QUOTA_LABEL, "operator": "Exists"},
+        ]
+    },
+}
+SPACES = {
+    **GUARD,
+    "name": "namespaces.nos.nebuly.com",
+    "rules": [{**GUARD["rules"][0], "resources": ["namespaces"], "scope": "Cluster"}],
+    "namespaceSelector": {},
+}
+QUOTAS = {
+    **GUARD,
+    "name": "quotas.nos.nebuly.com",
+    "rules": [
+        {
+            "apiGroups": [names.API_GROUP],
+            "apiVersions": [names.API_VERSION],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["elasticquotas", "compositeelasticquotas"],
+            "scope": "Namespaced",
+        }
+    ],
+    "namespaceSelector": {},
+}
 
 
 def without_conditions(webhook):
@@ -54,21 +85,36 @@ def without_conditions(webhook):
 
 def test_each_webhook_is_configured_as_promised_with_every_default_written_out(base):
     """C06: a field left out is filled in by the API server, and a GitOps tool then sees drift for ever."""
-    assert [without_conditions(webhook) for webhook in base.webhooks()] == [SLICES, GUARD]
+    assert [without_conditions(webhook) for webhook in base.webhooks()] == [
+        SLICES,
+        QUOTA,
+        GUARD,
+        SPACES,
+        QUOTAS,
+    ]
 
 
 def test_one_pod_waits_for_one_mutating_and_one_validating_call_at_most(base):
     """W24, W25: the API server gives up on a request after 30 s, however many webhooks have used it up."""
-    mutating = base.one("MutatingWebhookConfiguration")["webhooks"]
-    validating = base.one("ValidatingWebhookConfiguration")["webhooks"]
-    assert (len(mutating), len(validating)) == (1, 1)
-    assert sum(webhook["timeoutSeconds"] for webhook in base.webhooks()) == 10
+    slices, quota = base.one("MutatingWebhookConfiguration")["webhooks"]
+    of_pods = [webhook for webhook in base.webhooks() if "pods" in webhook["rules"][0]["resources"]]
+    assert [webhook["name"].split(".")[0] for webhook in of_pods] == ["slices", "quota", "guard"]
+    assert {webhook["timeoutSeconds"] for webhook in base.webhooks()} == {5}
+    (naming,) = (c["expression"] for c in slices["matchConditions"] if c["name"] == "created-naming-a-gpu")
+    (other,) = (c["expression"] for c in quota["matchConditions"] if c["name"] == "not-created-naming-a-gpu")
+    assert naming == f"request.operation != 'CREATE' || {other.removeprefix('!(').removesuffix(')')}"
 
 
 def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
     """W23: a Binding bears no labels, so such a hook could not be narrowed."""
     hooked = {resource for webhook in base.webhooks() for rule in webhook["rules"] for resource in rule["resources"]}
-    assert hooked == {"pods", "pods/ephemeralcontainers"}
+    assert hooked == {
+        "pods",
+        "pods/ephemeralcontainers",
+        "namespaces",
+        "elasticquotas",
+        "compositeelasticquotas",
+    }
 
 
 def test_nothing_is_excluded_by_what_users_can_set(base):
@@ -92,8 +138,9 @@ def test_the_conditions_name_what_the_programs_name(conditions):
     for name in (names.PREFIX, names.NVIDIA_PREFIX, names.NOS_SCHEDULER, names.VISIBLE_DEVICES):
         assert f"'{name}'" in created
     assert f"'{names.RECORD}'" in updated
-    for name in (names.RECORD, names.EVICTED_FOR, names.CAPACITY_LABEL, names.GATE):
+    for name in (names.RECORD, names.EVICTED_FOR, names.CAPACITY_LABEL, names.GATE, names.NON_PREEMPTIBLE):
         assert f"'{name}'" in differs
+    assert f"'{names.QUOTA_LABEL}'" in conditions["another-quota-label"]
     assert f"'{names.VISIBLE_DEVICES}'" in differs
     assert f"startsWith('{names.MPS_VARIABLES}')" in differs
     for condition in (updated, conditions["not-ours"]):

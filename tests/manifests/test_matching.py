@@ -18,6 +18,7 @@ import trustme
 from kube.client import Client
 from kube.errors import ApiError, Forbidden, Invalid
 from kube.resource import MUTATING_WEBHOOKS, NAMESPACES, PODS, VALIDATING_WEBHOOKS
+from policies import names
 
 pytestmark = pytest.mark.sandbox
 
@@ -39,7 +40,7 @@ class Recorder:
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
                 what = request.get("subResource") or request["operation"]
-                recorder.asked.append((request["name"], f"{self.path.partition('?')[0]} {what}"))
+                recorder.asked.append((request.get("name", ""), f"{self.path.partition('?')[0]} {what}"))
                 response = {"uid": request["uid"], "allowed": True}
                 review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
                 content = json.dumps(review).encode()
@@ -100,7 +101,9 @@ class Cluster:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": url + path, "caBundle": bundle}
                 only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self.namespace]}
-                webhook["namespaceSelector"] = {"matchExpressions": [only]}
+                chosen = webhook["namespaceSelector"].get("matchExpressions", [])
+                kept = [term for term in chosen if term["key"] != only["key"]]
+                webhook["namespaceSelector"] = {"matchExpressions": [only, *kept]}
             self.client.create(resource.path(), configuration)
 
     def undirect(self) -> None:
@@ -212,6 +215,67 @@ def test_a_new_pod_reaches_us_only_if_it_names_a_gpu(cluster, recorder, created,
     assert recorder.about(name) == (["/mutate CREATE"] if reached else [])
 
 
+LABEL = f"{names.QUOTA_LABEL}=quota"
+
+
+@pytest.fixture
+def governed(cluster, recorder) -> Iterator[Cluster]:
+    """The namespace with the label that the reconciler gives it."""
+    cluster.kubectl(*OURS, "label", "namespace", NAMESPACE, LABEL)
+
+    def is_called() -> bool:
+        cluster.create(pod("governed"), dry_run=True)
+        return bool(recorder.about("governed"))
+
+    cluster.reaches(is_called)
+    yield cluster
+    cluster.kubectl(*OURS, "label", "namespace", NAMESPACE, f"{names.QUOTA_LABEL}-")
+
+
+def test_where_a_quota_governs_every_new_pod_is_shown_once(governed, recorder):
+    """Design 3.6: `quota` takes what `slices` does not match."""
+    recorder.asked.clear()
+    for created in (case.values[0] for case in CREATED):
+        governed.create({**created, "metadata": {**created["metadata"], "name": f"g-{created['metadata']['name']}"}}, dry_run=True)  # fmt: skip
+    asked = [what for _, what in recorder.asked]
+    assert asked == ["/mutate CREATE"] * len(CREATED)
+
+
+def test_pods_of_our_own_accounts_are_not_shown_for_quota(governed, recorder):
+    ours = {"apiVersion": "v1", "kind": "Pod", **pod("by-us")}
+    governed.kubectl(*OURS, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(ours))
+    assert recorder.about("by-us") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        pytest.param((*OURS, LABEL), [], id="by us"),
+        pytest.param((LABEL,), ["/validate UPDATE"], id="by a user"),
+        pytest.param(("a=b",), [], id="another label"),
+    ],
+)
+def test_the_quota_label_of_a_namespace_is_guarded(cluster, recorder, arguments, asked):
+    recorder.asked.clear()
+    cluster.kubectl("label", "namespace", NAMESPACE, "--overwrite", "--dry-run=server", *arguments)
+    assert recorder.about(NAMESPACE) == asked
+
+
+def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder):
+    quota = {
+        "apiVersion": "nos.nebuly.com/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "shown"},
+        "spec": {"min": {"cpu": 1}},
+    }
+    recorder.asked.clear()
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(quota))
+    cluster.kubectl("label", "eq", "shown", "a=b")
+    cluster.kubectl("patch", "eq", "shown", "--type=merge", '--patch={"spec":{"min":{"cpu":2}}}')
+    cluster.kubectl("delete", "eq", "shown")
+    assert recorder.about("shown") == ["/validate CREATE", "/validate UPDATE"]
+
+
 def test_a_share_is_seen_before_the_api_server_refuses_it(cluster, recorder):
     with pytest.raises(Invalid, match="must be an integer"):
         cluster.create(pod("share", resources=gpu("500m")), dry_run=True)
@@ -278,6 +342,18 @@ UPDATED = [
         ("annotate", "pod", "{name}", "nos.nebuly.com/evicted-for=x"),
         ["/validate UPDATE"],
         id="evicted-for-added",
+    ),
+    pytest.param(
+        {"a": "b"},
+        ("annotate", "pod", "{name}", "nos.nebuly.com/non-preemptible=true"),
+        ["/validate UPDATE"],
+        id="non-preemptible-added",
+    ),
+    pytest.param(
+        {"nos.nebuly.com/non-preemptible": "true"},
+        ("annotate", "pod", "{name}", "nos.nebuly.com/non-preemptible-"),
+        [],
+        id="non-preemptible-removed",
     ),
     pytest.param(
         {"a": "b"},

@@ -5,10 +5,14 @@ import json
 from types import SimpleNamespace
 
 import jsonpatch
+import msgspec
 import pytest
 
 from policies import names
+from policies.estimate import Standings
+from policies.governing import view_quota
 from policies.inventory import Inventory
+from policies.model import CompositeElasticQuota, ElasticQuota
 from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import A30, container, make_node, raw_pod
@@ -16,12 +20,34 @@ from webhook.errors import MalformedReview
 from webhook.review import mutate, validate
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def quota(namespace="lent", kind=ElasticQuota, name="quota", **spec):
+    return {
+        "kind": kind.__name__,
+        "metadata": {"name": name, "namespace": namespace, "uid": "q"},
+        "spec": spec or {"min": {names.GPU: 2, "cpu": 4}},
+    }
+
+
+def viewed(kind=ElasticQuota, **fields):
+    return view_quota(msgspec.convert(quota(kind=kind, **fields), kind))
+
+
+QUOTAS = (
+    viewed(),
+    viewed(namespace="idle", min={names.GPU: 3}),
+    viewed(namespace="broken", min={names.GPU: 3}, max={names.GPU: 1}),
+    viewed(CompositeElasticQuota, namespace="default", namespaces=["one", "two"]),
+)
 CLUSTER = SimpleNamespace(
     inventory=Inventory.of(
         view_node(node) for node in (make_node("a"), make_node("b", mode="mps"), make_node("c", A30))
     ),
     settings=DEFAULTS,
     labels_of=lambda namespace: RESTRICTED if namespace == "strict" else {},
+    quotas=QUOTAS,
+    standings=Standings.of(QUOTAS, {"ElasticQuota lent/quota": {names.GPU: 2000, "cpu": 0}}),
 )
 RECONCILER = "system:serviceaccount:apportion-system:apportion-reconciler"
 
@@ -302,3 +328,118 @@ def test_an_object_that_is_no_pod_is_denied(pod):
 def test_an_update_without_the_old_object_is_denied():
     for call in (mutate, validate):
         assert answer(call, review(SHARE, None, operation="UPDATE"))["allowed"] is False
+
+
+def test_a_pod_of_a_governed_namespace_gets_label_gate_and_a_word_about_whose_it_borrows():
+    """Design 4, label: the estimate comes from the status of the quotas alone."""
+    body = review(raw_pod("lent/train", limits={names.GPU: "1"}), namespace="lent")
+    response = answer(mutate, body)
+    assert response["warnings"] == ["borrows 1 of idle's unused nvidia.com/gpu; may be evicted"]
+    assert patch_of(response) == [
+        {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": names.GATE}]},
+        {"op": "add", "path": "/metadata/labels", "value": {names.CAPACITY_LABEL: "over-quota"}},
+    ]
+
+
+def test_a_pod_that_asks_for_cpu_alone_waits_for_its_quota_too():
+    pod = admitted(raw_pod("lent/web", limits={"cpu": "1"}), namespace="lent")
+    assert pod["metadata"]["labels"] == {names.CAPACITY_LABEL: "in-quota"}
+    assert pod["spec"]["schedulingGates"] == [{"name": names.GATE}]
+
+
+def test_a_pod_that_alone_exceeds_all_mins_is_denied():
+    """Q05: it could never run."""
+    response = answer(mutate, review(raw_pod("lent/train", limits={names.GPU: "9"}), namespace="lent"))
+    assert response["status"]["code"] == 422
+    assert "can never run" in response["status"]["message"]
+
+
+def test_a_quota_with_a_fault_holds_its_own_namespaces_pods_and_no_others():
+    """Q37"""
+    pod = raw_pod("x/train", limits={names.GPU: "1"})
+    held = answer(mutate, review(pod, namespace="broken"))
+    assert "waits until its quota is put right" in held["warnings"][0]
+    assert patch_of(answer(mutate, review(pod, namespace="elsewhere"))) == []
+
+
+def written(obj, old=None, *, user="alice", resource="elasticquotas", group=names.API_GROUP):
+    where = {"group": group, "version": "v1alpha1", "resource": resource}
+    namespace = obj["metadata"].get("namespace", "")
+    operation = "UPDATE" if old else "CREATE"
+    body = review(obj, old, operation=operation, namespace=namespace, user=user, resource=where)
+    return answer(validate, body)
+
+
+def test_a_quota_is_refused_with_every_fault():
+    """Q34: at apply time, all at once, with paths."""
+    response = written(quota("new", min={"gpu": 1, names.GPU: 4}, max={names.GPU: 1}))
+    assert response["status"]["code"] == 422
+    assert response["status"]["message"].splitlines() == [
+        "spec.min[gpu]: gpu: is no resource: write cpu, memory, ephemeral-storage or a name with a prefix, such as nvidia.com/gpu",
+        "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1",
+    ]
+
+
+def test_a_quota_that_cannot_be_read_is_refused_with_its_path():
+    response = written(quota("new", min=["cpu"]))
+    assert response["status"]["message"].startswith("spec.min: ")
+
+
+def test_a_quota_where_a_composite_governs_is_refused():
+    assert "CompositeElasticQuota default/quota governs it already" in written(quota("one"))["status"]["message"]
+
+
+def test_a_composite_over_quotas_that_are_there_is_allowed_with_a_warning():
+    response = written(
+        quota("default", CompositeElasticQuota, "new", namespaces=["lent"]), resource="compositeelasticquotas"
+    )
+    assert response["allowed"]
+    assert response["warnings"] == ["ElasticQuota lent/quota is no longer in force: this quota governs lent"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"finalizers": []}, id="its metadata alone"),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, id="its deletion"),
+    ],
+)
+def test_a_faulty_quota_that_stands_there_can_be_cleared_away(change):
+    old = quota("broken", min={names.GPU: 3}, max={names.GPU: 1})
+    assert written({**old, "metadata": {**old["metadata"], **change}}, old)["allowed"]
+
+
+def labelled(**labels):
+    return {"metadata": {"name": "lent", "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("user", "now", "allowed"),
+    [
+        pytest.param("alice", {names.QUOTA_LABEL: "other"}, False, id="a user changes it"),
+        pytest.param("alice", {}, False, id="a user removes it"),
+        pytest.param(RECONCILER, {}, True, id="the reconciler"),
+        pytest.param("alice", {names.QUOTA_LABEL: "quota", "a": "b"}, True, id="another label"),
+    ],
+)
+def test_the_label_of_a_governed_namespace_is_ours(user, now, allowed):
+    old = labelled(**{names.QUOTA_LABEL: "quota"})
+    response = written(labelled(**now), old, user=user, resource="namespaces", group="")
+    assert response["allowed"] is allowed
+    if not allowed:
+        assert response["status"]["code"] == 403
+        assert response["status"]["message"].startswith(f"metadata.labels[{names.QUOTA_LABEL}]: ")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "allowed"),
+    [
+        pytest.param({}, {names.NON_PREEMPTIBLE: "true"}, False, id="added later"),
+        pytest.param({names.NON_PREEMPTIBLE: "true"}, {}, True, id="taken away"),
+        pytest.param({names.NON_PREEMPTIBLE: "true"}, {names.NON_PREEMPTIBLE: "true"}, True, id="kept"),
+    ],
+)
+def test_a_pod_cannot_be_made_safe_from_eviction_after_it_was_admitted(before, now, allowed):
+    """Else what is borrowed would be kept for ever."""
+    body = review(raw_pod(annotations=now), raw_pod(annotations=before), operation="UPDATE")
+    assert answer(validate, body)["allowed"] is allowed

@@ -10,13 +10,17 @@ from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, events, listing, refusal
 from tests.builders import raw_node, raw_pod
 from webhook.review import mutate
-from webhook.view import ClusterView, project_namespace, project_node
+from webhook.view import ClusterView, project_elastic, project_namespace, project_node
 
 NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
+ELASTIC, COMPOSITE = (f"/apis/nos.nebuly.com/v1alpha1/{kind}elasticquotas" for kind in ("", "composite"))
 
 
 @pytest.fixture
-def view(client):
+def view(server, client):
+    for path in (ELASTIC, COMPOSITE):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
     view = ClusterView(client)
     yield view
     view.stop()
@@ -66,6 +70,41 @@ def test_reviews_are_answered_from_what_the_watch_has_told(server, view):
     live.send("DELETED", node("a", 8))
     until(lambda: nodes_up(view) == [])
     live.end()
+
+
+def quota(version, *, used=None, namespace="team-a", **spec):
+    metadata = {"name": "quota", "namespace": namespace, "uid": namespace, "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": spec, "status": {"used": used} if used else {}}
+
+
+def test_what_quotas_use_is_known_from_their_status(server, view):
+    """Design 9, memory: no pods are watched."""
+    live, gpu = Live(), "nvidia.com/gpu"
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    server.route("GET", ELASTIC, listing([quota(5, min={gpu: 1}), quota(5, namespace="idle", min={gpu: 1})], 5))
+    server.route("GET", ELASTIC, live, watch=True)
+    view.start()
+    until(view.synced)
+
+    def capacity():
+        return view.standings.estimate("team-a", {gpu: 1000}, borrows=True).capacity
+
+    assert (view.standings.governs("team-a"), view.standings.governs("else")) == (True, False)
+    assert capacity() == "in-quota"
+    assert view.standings is view.standings  # made once for all reviews until something changes
+    live.send("MODIFIED", quota(6, used={gpu: "1"}, min={gpu: 1}))
+    until(lambda: capacity() == "over-quota")
+    live.send("DELETED", quota(7, min={gpu: 1}))
+    until(lambda: not view.standings.governs("team-a"))
+    assert [item.key for item in view.quotas] == ["idle/quota"]
+    live.end()
+
+
+def test_a_status_that_somebody_spoilt_counts_as_none():
+    raw = json.dumps(quota(5, used={"cpu": "lots"}, min={"cpu": 1})).encode()
+    assert project_elastic(raw).used == {}
 
 
 def test_while_the_api_server_is_away_reviews_are_answered_from_memory(server, view):
