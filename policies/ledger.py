@@ -54,28 +54,37 @@ class Ledger:
         self._governed = govern(view.quotas)
         self._charges = Charges(view.nodes, settings)
         self._charged: dict[str, Amounts] = {}
-        in_force = [quota for quota in view.quotas if quota.title not in self._governed.unready]
+        unready = self._governed.unready
+        self._in_force = {
+            space: quota for space, quota in self._governed.by_namespace.items() if quota.title not in unready
+        }
+        in_force = [quota for quota in view.quotas if quota.title not in unready]
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
         claimants = {pod.key: pod for pod in view.pods if pod.gated and self.quota(pod)} if in_force else {}
         self.leaving = {
             pod.key: pod.evicted_for for pod in view.pods if _is_leaving(pod) and pod.evicted_for in claimants
         }
         self.members: dict[str, Member] = {}
+        sums: dict[str, tuple[QuotaView, dict[str, int]]] = {quota.title: (quota, {}) for quota in in_force}
+        by_space = {space: sums[quota.title] for space, quota in self._in_force.items()}
         for pod in view.pods if in_force else ():
-            if (quota := self.quota(pod)) is None or not _counts(pod):
+            if pod.namespace not in by_space or not _counts(pod):
                 continue
-            charge = self.charge(pod)
-            if pod.key in self.leaving:
-                self._count_leaving(quota, self.quota(claimants[self.leaving[pod.key]]), charge)
-            else:
-                self.members[pod.key] = Member(pod, quota, charge)
-                for usage in (self.then, self.now, self.real, self._shown):
-                    usage.add(quota, charge)
+            quota, total = by_space[pod.namespace]
+            key, charge = pod.key, self.charge(pod)
+            if key in self.leaving:
+                self._count_leaving(quota, self.quota(claimants[self.leaving[key]]), charge)
+                continue
+            self.members[key] = Member(pod, quota, charge)
+            for name, amount in charge.items():
+                total[name] = total.get(name, 0) + amount
+        for quota, total in sums.values():
+            for usage in (self.then, self.now, self.real, self._shown):
+                usage.add(quota, total)
 
     def quota(self, pod: PodView) -> QuotaView | None:
         """Return the quota in force that governs a pod, or None."""
-        quota = self._governed.by_namespace.get(pod.namespace)
-        return None if quota is None or quota.title in self._governed.unready else quota
+        return self._in_force.get(pod.namespace)
 
     def governs(self, pod: PodView) -> bool:
         """Return whether a quota governs a pod, or would if it had no fault."""
@@ -156,11 +165,15 @@ class Ledger:
 
     def capacities(self) -> dict[str, str]:
         """Return the true capacity label of every pod that is counted; running pods by older, then as in the queue."""
-        by_quota: dict[str, list[Member]] = {}
-        for member in self.members.values():
-            by_quota.setdefault(member.quota.title, []).append(member)
         labels: dict[str, str] = {}
-        for members in by_quota.values():
+        borrowing: dict[str, list[Member]] = {}
+        above = {quota.title for quota in self._in_force.values() if self.now.is_above_min(quota)}
+        for key, member in self.members.items():
+            if above and member.quota.title in above:
+                borrowing.setdefault(member.quota.title, []).append(member)
+            else:
+                labels[key] = names.IN_QUOTA
+        for members in borrowing.values():
             members.sort(key=self._running_order)
             labels |= capacities(members[0].quota, ((member.pod.key, member.charge) for member in members))
         return labels

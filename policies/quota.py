@@ -5,6 +5,7 @@ lent nor governed by it, one that `max` does not name has no cap. Everything is 
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -94,6 +95,11 @@ class Usage:
     def of(self, quota: QuotaView) -> Mapping[str, int]:
         """Return what a quota uses."""
         return self.used[quota.title]
+
+    def is_above_min(self, quota: QuotaView) -> bool:
+        """Return whether a quota borrows something."""
+        used = self.used[quota.title]
+        return any(used[name] > least for name, least in quota.min.items())
 
     def sum_of_mins(self, resource: str) -> int:
         """Return what all quotas own together of a resource."""
@@ -197,6 +203,7 @@ def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> t
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
 def amount(resource: str, thousandths: int) -> str:
     """Return an amount as people write it."""
     return format_milli(thousandths, binary=resource in BINARY)

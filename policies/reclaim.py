@@ -6,7 +6,7 @@ guaranteed above it, if its own stays within that; (3) pods of lower priority of
 it fits, in quota and on a node; then all that turn out unneeded are given back, the last first. Nobody goes in vain.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies import names
@@ -73,6 +73,8 @@ class Reclaim:
     budgets: Sequence[BudgetView]
     now: float
     _gone: set[str] = field(default_factory=set)
+    _over: list[Member] | None = None
+    _within: dict[str, list[Member]] = field(default_factory=dict)
     left: dict[str, int] = field(init=False)
     _vain: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
@@ -101,21 +103,12 @@ class Reclaim:
 
     def _search(self, claimant: Claimant) -> Found:
         trial = _Trial(self, claimant)
-        others = [
-            member
-            for member in self.members
-            if member.pod.key not in self._gone
-            and (member.quota.title == claimant.quota.title or self.labels.get(member.pod.key) == names.OVER_QUOTA)
-        ]
-        opened = any(trial.rank(member) for member in others)
-        free = [member for member in others if opened and self._may_go(member.pod)]
+        opened = any(trial.rank(member) for member in self._candidates(claimant, trial))
         while not trial.satisfied():
-            ranked = [(rank, member) for member in free if (rank := trial.rank(member)) and trial.budgeted(member)]
-            if not ranked:
+            chosen = self._first(self._candidates(claimant, trial), trial) if opened else None
+            if chosen is None:
                 trial.give_back_all()
                 return Found(opened=opened)
-            _, chosen = min(ranked, key=lambda item: item[0])
-            free.remove(chosen)
             trial.take(chosen)
         trial.give_back_unneeded()
         for member in trial.taken:
@@ -125,12 +118,43 @@ class Reclaim:
             self.ground.slow_down(member.pod)
         return Found(trial.taken, opened)
 
+    def _candidates(self, claimant: Claimant, trial: "_Trial") -> list[Member]:
+        """Return who may be asked to go for a claimant, in the order of victims but for what a trial decides."""
+        if self._over is None:
+            self._over, self._within = [], {}
+            for member in sorted(self.members, key=_victims_order):
+                if self.labels.get(member.pod.key) == names.OVER_QUOTA:
+                    self._over.append(member)
+                else:
+                    self._within.setdefault(member.quota.title, []).append(member)
+        quota, own = claimant.quota, self._within.get(claimant.quota.title, []) if claimant.pod.preempts else []
+        over = self._over if trial.may_ask_others() else [member for member in self._over if member.quota is quota]
+        gone = self._gone.union(member.pod.key for member in trial.taken)
+        return [member for member in (*over, *own) if member.pod.key not in gone]
+
+    def _first(self, candidates: Sequence[Member], trial: "_Trial") -> Member | None:
+        """Return the first of the victims: candidates stand in order, but that who straddles comes after who does not."""
+        best: tuple[Rank, Member] | None = None
+        for member in candidates:
+            if best and not best[0][1] and _victims_order(member)[:2] != _victims_order(best[1])[:2]:
+                break
+            if self._may_go(member.pod) and (rank := trial.rank(member)) and trial.budgeted(member):
+                best = min(best or (rank, member), (rank, member), key=lambda item: item[0])
+        return best[1] if best else None
+
     def _may_go(self, pod: PodView) -> bool:
         return bool(pod.node) and not (pod.terminating or pod.non_preemptible or pod.refused_until > self.now)
 
 
 Rank = tuple[bool, bool, int, int, tuple[int, ...], str]
 """Over-quota first, not straddling first, lowest priority, newest, larger request in what is lacked, name."""
+
+
+def _victims_order(member: Member) -> tuple[int, int]:
+    return member.pod.priority, -member.pod.created
+
+
+_MIN, _GUARANTEED = 1, 2  # rules by which other quotas' pods may be taken
 
 
 class _Trial:
@@ -141,11 +165,16 @@ class _Trial:
         self._all, self._claimant = reclaim, claimant
         self._usage, self._real, self._ground = reclaim.usage, reclaim.real, reclaim.ground
         self._covering: dict[str, list[str]] = {}
+        self._gpus = _gpus(claimant.charge)
         self._look()
 
     def satisfied(self) -> bool:
         """Return whether the claimant fits, in quota and on a node."""
         return not (self._own or self._shared or self._homeless)
+
+    def may_ask_others(self) -> bool:
+        """Return whether rule 1 or 2 holds for the claimant in any dimension."""
+        return bool(self._doors)
 
     def take(self, member: Member) -> None:
         """Let a pod go."""
@@ -188,7 +217,7 @@ class _Trial:
         freed = self._freed(member)
         if not freed:
             return None
-        if member.quota.title == claimant.quota.title:
+        if member.quota is claimant.quota:
             if not claimant.pod.preempts or pod.priority >= claimant.pod.priority:
                 return None
             straddles = False
@@ -223,18 +252,19 @@ class _Trial:
         self._dimensions = sorted(
             self._shared | self._own | (set(_costs(claimant.charge)) if self._homeless else set())
         )
+        self._doors = dict(self._open_doors())
 
     def _freed(self, member: Member) -> set[str]:
         """Return the dimensions in which a pod would free something that the claimant lacks."""
         freed = {name for name in self._shared if member.charge.get(name) and name in member.quota.min}
-        if member.quota.title == self._claimant.quota.title:
+        if member.quota is self._claimant.quota:
             freed |= {name for name in self._own if member.charge.get(name)}
         if self._homeless:
             for name in self._ground.lacks(self._claimant.kind, member.pod.node):
                 if name == SLICES:
-                    freed |= _gpus(self._claimant.charge) if member.pod.slices else set()
+                    freed |= self._gpus if member.pod.slices else set()
                 elif member.pod.request.get(name) or name == "pods":
-                    freed |= _gpus(self._claimant.charge) if name.startswith(names.NVIDIA_PREFIX) else {name}
+                    freed |= self._gpus if name.startswith(names.NVIDIA_PREFIX) else {name}
         return freed
 
     def _opens(self, member: Member, name: str) -> bool:
@@ -248,15 +278,21 @@ class _Trial:
 
     def _bound(self, quota: QuotaView, name: str) -> int | None:
         """Return down to what use of a dimension another quota's pods may be taken; None: not at all."""
-        own, charge = self._claimant.quota, self._claimant.charge
-        if name not in own.min or name not in quota.min or not charge.get(name):
+        rule = self._doors.get(name)
+        if rule is None or name not in quota.min:
             return None
-        used = self._usage.of(own)[name] + charge[name]
-        if used <= own.min[name]:
-            return quota.min[name]
-        if used <= own.min[name] + self._usage.guaranteed(own, name):
-            return quota.min[name] + self._usage.guaranteed(quota, name)
-        return None
+        return quota.min[name] + (self._usage.guaranteed(quota, name) if rule == _GUARANTEED else 0)
+
+    def _open_doors(self) -> Iterator[tuple[str, int]]:
+        """Yield the dimensions in which the claimant may displace pods of others, with the rule."""
+        own, charge, used = self._claimant.quota, self._claimant.charge, self._usage.of(self._claimant.quota)
+        for name, least in own.min.items():
+            if charge.get(name):
+                above = used[name] + charge[name] - least
+                if above <= 0:
+                    yield name, _MIN
+                elif above <= self._usage.guaranteed(own, name):
+                    yield name, _GUARANTEED
 
 
 def _costs(charge: Amounts) -> Iterable[str]:

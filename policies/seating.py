@@ -194,7 +194,7 @@ class Seating:
 
         Raises AssertionError if somebody cannot.
         """
-        guests = [(guest, self.take(guest)) for guest in reversed(self.guests[position])]
+        guests = [(guest, self.take(guest)) for guest in reversed(list(self.guests[position]))]
         for state in set(self.states[position]):
             self._members[state] &= ~(1 << position)
         self.sites[position] = site
