@@ -261,7 +261,9 @@ def test_the_quota_label_of_a_namespace_is_guarded(cluster, recorder, arguments,
     assert recorder.about(NAMESPACE) == asked
 
 
-def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder):
+def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder, root):
+    cluster.kubectl("apply", "--server-side", "-k", str(root / "crds"))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
     quota = {
         "apiVersion": "nos.nebuly.com/v1alpha1",
         "kind": "ElasticQuota",
