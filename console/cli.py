@@ -11,6 +11,8 @@ VERBS: Final = {
     "sandbox": "console.sandbox.command:sandbox",
     "explain": "console.explain:explain",
     "simulate": "console.simulate:simulate",
+    "status": "console.status:status",
+    "why": "console.why:why",
 }
 
 

@@ -1,0 +1,78 @@
+"""A cluster as the reconciler would see it now, read once from the API server: for verbs that only look."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import click
+import msgspec
+
+from kube.client import Client
+from kube.errors import ApiError, ConfigError, NotFound, Unreachable
+from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NODES, PODS, Resource
+from reconciler.observe import Picture, picture, project_budget, project_node, project_pod
+from reconciler.quotas import project_composite, project_elastic
+
+T = TypeVar("T")
+
+PAGE: Final = 500
+
+# A click option for every verb that asks a cluster.
+kubeconfig_option = click.option("--kubeconfig", help="Default: $KUBECONFIG or ~/.kube/config.")
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"continue_": "continue"}):
+    continue_: str = ""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+@contextlib.contextmanager
+def connected(kubeconfig: str | None) -> Iterator[Client]:
+    """Connect to a cluster for a verb. What goes wrong with it ends the verb with a message: a ClickException."""
+    try:
+        client = Client.load(kubeconfig, user_agent="apportion")
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        yield client
+    except (ApiError, Unreachable) as error:
+        raise click.ClickException(f"{client.server}: {error}") from error
+    finally:
+        client.close()
+
+
+def read(client: Client) -> Picture:
+    """Return the cluster as it is now. An object that cannot be read is left out. Raises ApiError or Unreachable."""
+    quotas = [
+        *_all(client, ELASTIC_QUOTAS, project_elastic, or_none=True),
+        *_all(client, COMPOSITE_QUOTAS, project_composite, or_none=True),
+    ]
+    budgets, nodes = _all(client, BUDGETS, project_budget), _all(client, NODES, project_node)
+    pods = _all(client, PODS, project_pod)
+    return picture(nodes, pods, time.time(), quotas=(quota.view for quota in quotas), budgets=budgets)
+
+
+def _all(
+    client: Client, resource: Resource, project: Callable[[bytes], T | None], *, or_none: bool = False
+) -> Iterator[T]:
+    """Yield all objects of a kind; none where the API server does not know the kind, if that may be."""
+    query = {"limit": str(PAGE)}
+    while True:
+        try:
+            page = msgspec.json.decode(client.get(resource.path(), **query), type=_Page)
+        except NotFound:
+            if or_none:
+                return
+            raise
+        for item in page.items or ():
+            with contextlib.suppress(msgspec.DecodeError):
+                if (seen := project(bytes(item))) is not None:
+                    yield seen
+        if not page.metadata.continue_:
+            return
+        query["continue"] = page.metadata.continue_

@@ -1,0 +1,198 @@
+"""`apportion why POD`: why a pod waits, the arithmetic of its quota, and what would have to happen."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from console.output import TABLE, output_option, show
+from console.snapshot import connected, kubeconfig_option, read
+from console.status import columns
+from policies import names
+from policies.decision import Decision
+from policies.governing import QuotaView
+from policies.ledger import Ledger
+from policies.quota import amount
+from policies.settings import DEFAULTS
+from policies.settle import settle
+from policies.view import PodView, View
+
+
+class Dimension(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource that a pod asks for and its quota names; amounts as people write them, `-` where none is set.
+
+    Attributes:
+        resource: its name.
+        asks: what the pod costs of it.
+        used: what its quota uses without it, once all victims have left.
+        min: of the quota.
+        max: of the quota.
+        all_used: what all quotas with a min of it use together.
+        all_mins: what those mins add up to.
+        guaranteed: what the quota may take back above its min.
+        verdict: what follows, in a sentence.
+    """
+
+    resource: str
+    asks: str
+    used: str
+    min: str
+    max: str
+    all_used: str
+    all_mins: str
+    guaranteed: str
+    verdict: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Everything there is to say of a pod.
+
+    Attributes:
+        pod: namespace/name.
+        state: in a few words.
+        reason: code, if it waits.
+        message: the sentence that stands on the pod.
+        quota: which one governs it; empty if none does.
+        dimensions: the arithmetic, by resource.
+        evictions: what goes for it now: pod -> why.
+        leaving: what is on its way out for it.
+    """
+
+    pod: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    quota: str = ""
+    dimensions: tuple[Dimension, ...] = ()
+    evictions: dict[str, str] = {}
+    leaving: tuple[str, ...] = ()
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Where POD names none itself.")
+@kubeconfig_option
+@output_option
+def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
+    """Say why POD (a name, or namespace/name) waits: each resource's arithmetic, and what would have to happen.
+
+    Exit status: 0 if the pod is there, 1 if not.
+
+    \b
+    Example:
+      apportion why team-a/train-0
+    """
+    key = pod if "/" in pod else f"{namespace}/{pod}"
+    with connected(kubeconfig) as client:
+        view = read(client).view
+    seen = next((each for each in view.pods if each.key == key), None)
+    if seen is None:
+        raise click.ClickException(
+            f"{key}: no such pod, or one that has ended, or one that asks for no GPU where no quota governs"
+        )
+    answer = explain_pod(seen, view, settle(view, DEFAULTS))
+    if output == TABLE:
+        click.echo("\n".join(_lines(answer)))
+    else:
+        show(answer, output)
+
+
+def explain_pod(pod: PodView, view: View, decision: Decision) -> Answer:
+    """Return what there is to say of a pod of a view for which this was decided."""
+    waiting = next((each for each in decision.waiting if each.pod == pod.key), None)
+    ledger = Ledger(view, DEFAULTS.quota)
+    quota = ledger.quota(pod)
+    return Answer(
+        pod=pod.key,
+        state=_state(pod, released=any(each.pod == pod.key for each in decision.ungate)),
+        reason=waiting.reason if waiting else "",
+        message=waiting.message if waiting else "",
+        quota=quota.title if quota else "",
+        dimensions=tuple(_dimensions(pod, quota, ledger)) if quota else (),
+        evictions={evict.pod: evict.message for evict in decision.evict if evict.claimant == pod.key},
+        leaving=tuple(sorted(each.key for each in view.pods if each.terminating and each.evicted_for == pod.key)),
+    )
+
+
+def _state(pod: PodView, *, released: bool) -> str:
+    borrowed = " on what is borrowed, so it may be evicted" if pod.capacity == names.OVER_QUOTA else ""
+    if pod.terminating:
+        return f"is on its way out, for {pod.evicted_for}" if pod.evicted_for else "is being deleted"
+    if pod.node:
+        return f"{'runs' if pod.running else 'is bound'} on {pod.node}{borrowed}"
+    if released:
+        return "is let through the gate now"
+    return "waits at the gate" if pod.gated or pod.held else f"is with the scheduler{borrowed}"
+
+
+def _dimensions(pod: PodView, quota: QuotaView, ledger: Ledger) -> Iterator[Dimension]:
+    """Yield the arithmetic of each resource that the pod asks for and its quota names."""
+    usage, charge = ledger.then, ledger.charge(pod)
+    own, counted = usage.of(quota), charge if pod.key in ledger.members else {}
+    for name in sorted(name for name in own if charge.get(name)):
+        asks, used = charge[name], own[name] - counted.get(name, 0)
+        total = usage.total.get(name, 0) - (counted.get(name, 0) if name in quota.min else 0)
+        guaranteed = usage.guaranteed(quota, name)
+        shown = {
+            "asks": asks,
+            "used": used,
+            "min": quota.min.get(name),
+            "max": quota.max.get(name),
+            "all_used": total if name in quota.min else None,
+            "all_mins": usage.sum_of_mins(name) if name in quota.min else None,
+            "guaranteed": guaranteed if name in quota.min else None,
+        }
+        yield Dimension(
+            resource=name,
+            verdict=_verdict(name, pod, quota, asks, used, total, usage.sum_of_mins(name), guaranteed),
+            **{what: "-" if each is None else amount(name, each) for what, each in shown.items()},
+        )
+
+
+def _verdict(  # noqa: PLR0917 - the figures of one line of arithmetic
+    name: str, pod: PodView, quota: QuotaView, asks: int, used: int, total: int, mins: int, guaranteed: int
+) -> str:
+    """Return what follows for one resource, and what would have to happen."""
+
+    def said(thousandths: int) -> str:
+        return amount(name, thousandths)
+
+    after = f"{said(used)} + {said(asks)} = {said(used + asks)}"
+    least, most = quota.min.get(name), quota.max.get(name)
+    if most is not None and used + asks > most:
+        return f"{after} > max {said(most)}: pods of {quota.key} with {said(used + asks - most)} must end first"
+    if least is None:
+        return f"{after}: within max, and no min lends or guarantees it"
+    if pod.non_preemptible and used + asks > least:
+        return f"{after} > min {said(least)}: a pod that may not be evicted may not borrow"
+    lacking = total + asks - mins
+    own = f"<= min {said(least)}" if used + asks <= least else f"> min {said(least)}, it borrows"
+    if lacking <= 0:
+        return f"{after} {own}; all use {said(total)} + {said(asks)} <= {said(mins)}: granted by quota"
+    need = f"{after} {own}; all use {said(total)} + {said(asks)} > {said(mins)}: {said(lacking)} must be given back"
+    if used + asks <= least:
+        return f"{need}, by quotas above their min"
+    if used + asks <= least + guaranteed:
+        return f"{need}, by quotas above their min and what is guaranteed to them"
+    return f"{need}, of their own accord: it would have more than min and the guaranteed {said(guaranteed)}"
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    yield f"{answer.pod} {answer.state}"
+    if answer.reason:
+        yield f"  {answer.reason}: {answer.message}"
+    if answer.quota:
+        yield f"\n{answer.quota} governs it, and counts:"
+    if answer.dimensions:
+        head = ("RESOURCE", "ASKS", "USED", "MIN", "MAX", "ALL USED", "ALL MINS", "GUARANTEED")
+        rows = [
+            (each.resource, each.asks, each.used, each.min, each.max, each.all_used, each.all_mins, each.guaranteed)
+            for each in answer.dimensions
+        ]
+        yield "\n".join(f"  {line}" for line in columns([head, *rows]).splitlines())
+        yield from (f"  {each.resource}: {each.verdict}" for each in answer.dimensions)
+    if answer.evictions:
+        yield "\nTo be evicted for it:"
+        yield from (f"  {pod}: {message}" for pod, message in answer.evictions.items())
+    if answer.leaving:
+        yield f"\nOn its way out for it: {', '.join(answer.leaving)}"

@@ -1,0 +1,137 @@
+"""`apportion status` and `apportion why`, against a scripted API server that lists a cluster."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from console.cli import main
+from tests.apiserver.steps import listing
+from tests.builders import raw_node, raw_pod
+
+GPU = "nvidia.com/gpu"
+PATHS = {
+    "pods": "/api/v1/pods",
+    "nodes": "/api/v1/nodes",
+    "elastic": "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
+    "composite": "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
+    "budgets": "/apis/policy/v1/poddisruptionbudgets",
+}
+
+
+def quota(namespace, **spec):
+    meta = {"name": "q", "namespace": namespace, "uid": namespace, "resourceVersion": "1", "generation": 1}
+    return {"metadata": {**meta, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec}
+
+
+def pod(key, second, **fields):
+    return raw_pod(key, limits={GPU: "1"}, created=f"2026-01-01T00:00:0{second}Z", **fields)
+
+
+NODE = raw_node("n1", mode=None, resources={GPU: "3"})
+LENT = [quota("lender", min={GPU: 2}), quota("borrower", min={GPU: 1}, max={GPU: 3})]
+RUNNING = [
+    pod(f"borrower/p{index}", index, node="n1", phase="Running", labels={"nos.nebuly.com/capacity": capacity})
+    for index, capacity in enumerate(["in-quota", "over-quota", "over-quota"])
+]
+CLAIM = pod("lender/claims", 9, gates=["nos.nebuly.com/admission"])
+MORE = pod("borrower/more", 9, gates=["nos.nebuly.com/admission"])
+
+
+@pytest.fixture
+def run(server, tmp_path):
+    def run(*arguments, **objects):
+        for name, path in PATHS.items():
+            server.route("GET", path, listing(objects.get(name, []), 5))
+        return CliRunner().invoke(main, [*arguments, "--kubeconfig", server.kubeconfig(tmp_path)])
+
+    return run
+
+
+def test_status_shows_who_borrows_from_whom_and_who_waits(run):
+    done = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
+    assert done.exit_code == 0
+    table, loan, waiting = done.stdout.rstrip().split("\n\n")
+    assert [line.split() for line in table.splitlines()] == [
+        ["QUOTA", "GOVERNS", "RESOURCE", "USED", "MIN", "MAX", "BORROWED", "LENT"],
+        ["borrower/q", "borrower", GPU, "3", "1", "3", "2", "-"],
+        ["lender/q", "lender", GPU, "0", "2", "-", "-", "2"],
+    ]
+    assert loan == "borrower/q borrows 2 nvidia.com/gpu from lender/q"
+    assert waiting.startswith("borrower/more waits (AboveMax): ")
+
+
+def test_status_as_data(run):
+    done = run("status", "-o", "json", nodes=[NODE], elastic=LENT, pods=RUNNING)
+    data = json.loads(done.stdout)
+    assert data["quotas"]["borrower/q"]["used"] == {GPU: "3"}
+    assert data["loans"] == [{"resource": GPU, "borrower": "borrower/q", "lender": "lender/q", "amount": "2"}]
+    assert data["problems"] == []
+
+
+def test_status_finds_what_is_wrong_with_quotas(run):
+    """Q34, Q37, Q26: exit status 1, and every fault by its object; the others are shown all the same."""
+    bad = quota("bad", min={GPU: 4}, max={GPU: 1})
+    done = run("status", nodes=[NODE], elastic=[bad, *LENT, quota("x", min={GPU: 1})])
+    assert done.exit_code == 1
+    assert done.stdout.rstrip().split("\n\n")[-1].splitlines() == [
+        "ElasticQuota bad/q: QuotaInvalid: spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1",
+        "the mins of all quotas add up to 4 nvidia.com/gpu, the nodes have 3: "
+        "not every quota can have its min at the same time",
+    ]
+    assert "borrower/q" in done.stdout
+
+
+def test_why_shows_the_arithmetic_and_who_goes(run):
+    """Q28: the reclaim limit is printed."""
+    done = run("why", "lender/claims", "-o", "json", nodes=[NODE], elastic=LENT, pods=[*RUNNING, CLAIM])
+    assert done.exit_code == 0
+    answer = json.loads(done.stdout)
+    assert answer["state"] == "waits at the gate"
+    assert answer["dimensions"] == [
+        {
+            "resource": GPU,
+            "asks": "1",
+            "used": "0",
+            "min": "2",
+            "max": "-",
+            "all_used": "3",
+            "all_mins": "3",
+            "guaranteed": "1333m",
+            "verdict": "0 + 1 = 1 <= min 2; all use 3 + 1 > 3: 1 must be given back, by quotas above their min",
+        }
+    ]
+    assert list(answer["evictions"]) == ["borrower/p2"]
+
+
+def test_why_says_what_would_have_to_happen_above_max(run):
+    done = run("why", "more", "-n", "borrower", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
+    assert "3 + 1 = 4 > max 3: pods of borrower/q with 1 must end first" in done.stdout
+
+
+def test_why_knows_pods_that_run_on_what_is_borrowed(run):
+    done = run("why", "borrower/p2", nodes=[NODE], elastic=LENT, pods=RUNNING)
+    assert done.stdout.startswith("borrower/p2 runs on n1 on what is borrowed, so it may be evicted")
+
+
+def test_a_pod_that_is_not_there_is_a_problem(run):
+    done = run("why", "lender/nobody", nodes=[NODE])
+    assert done.exit_code == 1
+    assert "lender/nobody: no such pod" in done.stderr
+
+
+def test_a_cluster_without_the_kinds_of_quotas_is_shown_without_them(server, tmp_path):
+    for kind in ("pods", "nodes", "budgets"):
+        server.route("GET", PATHS[kind], listing([], 5))
+    done = CliRunner().invoke(main, ["status", "--kubeconfig", server.kubeconfig(tmp_path)])
+    assert (done.exit_code, done.stdout) == (0, "no quotas, no boards of ours, and nobody waits\n")
+
+
+def test_a_cluster_that_is_away_is_named(run, server):
+    server.down()
+    try:
+        done = run("status")
+    finally:
+        server.up()
+    assert done.exit_code == 1
+    assert "https://127.0.0.1" in done.stderr
