@@ -104,12 +104,8 @@ class Reclaim:
     def _search(self, claimant: Claimant) -> Found:
         trial = _Trial(self, claimant)
         opened = any(trial.rank(member) for member in self._candidates(claimant, trial))
-        while not trial.satisfied():
-            chosen = self._first(self._candidates(claimant, trial), trial) if opened else None
-            if chosen is None:
-                trial.give_back_all()
-                return Found(opened=opened)
-            trial.take(chosen)
+        if not trial.satisfied() and not (opened and self._descend(claimant, trial, set(), iter(range(_STEPS)))):
+            return Found(opened=opened)
         trial.give_back_unneeded()
         for member in trial.taken:
             self._gone.add(member.pod.key)
@@ -117,6 +113,24 @@ class Reclaim:
                 self.left[budget] -= 1
             self.ground.slow_down(member.pod)
         return Found(trial.taken, opened)
+
+    def _descend(self, claimant: Claimant, trial: "_Trial", seen: set[frozenset[str]], steps: Iterator[int]) -> bool:
+        """Take victims in their order until the claimant fits; where that leads nowhere, go back and take the next.
+
+        Return whether it fits; else nobody has gone whom this has taken.
+        """
+        candidates = self._candidates(claimant, trial)
+        while next(steps, None) is not None and (chosen := self._first(candidates, trial)):
+            candidates = [member for member in candidates if member is not chosen]
+            going = frozenset((*(member.pod.key for member in trial.taken), chosen.pod.key))
+            if going in seen:
+                continue
+            seen.add(going)
+            trial.take(chosen)
+            if trial.satisfied() or self._descend(claimant, trial, seen, steps):
+                return True
+            trial.give_back_last()
+        return False
 
     def _candidates(self, claimant: Claimant, trial: "_Trial") -> list[Member]:
         """Return who may be asked to go for a claimant, in the order of victims but for what a trial decides."""
@@ -154,6 +168,7 @@ def _victims_order(member: Member) -> tuple[int, int]:
     return member.pod.priority, -member.pod.created
 
 
+_STEPS = 300  # victims tried for one claimant
 _MIN, _GUARANTEED = 1, 2  # rules by which other quotas' pods may be taken
 
 
@@ -181,20 +196,29 @@ class _Trial:
         self.taken.append(member)
         self._leave(member)
 
+    def give_back_last(self) -> None:
+        """Let the pod stay after all that was taken last."""
+        self._give_back(self.taken.pop())
+
     def give_back_unneeded(self) -> None:
-        """Let those stay after all without whom it fits too, the last first."""
+        """Let those stay after all without whom it fits too, and the others may go all the same; the last first."""
         for member in reversed(list(self.taken)):
             self._give_back(member)
-            if self.satisfied():
-                self.taken.remove(member)
+            others = [other for other in self.taken if other is not member]
+            if self.satisfied() and (member.quota is not self._claimant.quota or self._may_all_go(others)):
+                self.taken = others
             else:
                 self._leave(member)
 
-    def give_back_all(self) -> None:
-        """Let everybody stay."""
-        for member in reversed(self.taken):
+    def _may_all_go(self, members: Sequence[Member]) -> bool:
+        """Return whether the rules let pods that have gone go one after another. That one stays may close a door."""
+        for member in reversed(members):
             self._give_back(member)
-        self.taken.clear()
+        allowed = True
+        for member in members:
+            allowed = allowed and self.rank(member) is not None
+            self._leave(member)
+        return allowed
 
     def covering(self, member: Member) -> list[str]:
         """Return the budgets that cover a pod."""

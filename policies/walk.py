@@ -12,6 +12,7 @@ from policies.plan import Demand, Planner
 from policies.quota import Lack, amount, never
 from policies.reasons import Reason
 from policies.reclaim import Claimant, Reclaim
+from policies.seating import Kind
 from policies.settings import QuotaSettings
 from policies.view import PodView, View
 
@@ -28,6 +29,7 @@ class Walk:
         view: the picture.
         waits: why quota keeps pods waiting, by namespace/name.
         evict: victims, claimant by claimant.
+        displacing: the claimants (namespace/name) for whom they go.
     """
 
     ledger: Ledger
@@ -37,6 +39,7 @@ class Walk:
     view: View
     waits: dict[str, Reason] = field(default_factory=dict)
     evict: list[Evict] = field(default_factory=list)
+    displacing: set[str] = field(default_factory=set)
     _reclaim: Reclaim | None = None
 
     def go(self, released: Sequence[PodView], waiting: Sequence[PodView]) -> None:
@@ -57,8 +60,7 @@ class Walk:
         if not lacks and self.planner.admit(Demand(pod)):
             self._grant(pod)
             return
-        quota = self.ledger.quota(pod)
-        kind = self.planner.kind(Demand(pod))
+        quota, kind = self.ledger.quota(pod), self.planner.kind(Demand(pod))
         lasting = (
             never(quota, self.ledger.then, self.ledger.charge(pod), borrows=not pod.non_preemptible) if quota else []
         )
@@ -66,24 +68,27 @@ class Walk:
             self._say(pod, quota, lasting or lacks)
         if lasting or not self.ground.ever(kind):
             return
-        opened = False
-        if quota:
-            found = self._reclaiming().search(Claimant(pod, quota, self.ledger.charge(pod), kind))
-            if found.victims:
-                kind.refused = False
-                self.planner.admit(Demand(pod))
-                self._displace(pod, quota, found.victims)
-                return
-            opened = found.opened
-            if opened and pod.key in self.waits:
-                self.waits[pod.key] = (
-                    names.NOTHING_TO_RECLAIM,
-                    f"{self.waits[pod.key][1]}; no eviction that is allowed would help",
-                )
-        if opened or self.view.now - pod.created >= self.settings.hold_s:
+        claims = quota is not None and self._claim(pod, quota, kind)
+        if pod.key in self.displacing:
+            return
+        if claims or self.view.now - pod.created >= self.settings.hold_s:
             self.ledger.grant(pod)
-            if opened or not lacks:
+            if claims or not lacks:
                 self.ground.hold(pod.key, kind)
+
+    def _claim(self, pod: PodView, quota: QuotaView, kind: Kind) -> bool:
+        """Displace others for a pod if that helps; return whether the rules open a door to it at all."""
+        found = self._reclaiming().search(Claimant(pod, quota, self.ledger.charge(pod), kind))
+        if found.victims:
+            kind.refused = False
+            self.planner.admit(Demand(pod))
+            self._displace(pod, quota, found.victims)
+        elif found.opened and pod.key in self.waits:
+            why = f"{self.waits[pod.key][1]}; no eviction that is allowed would help"
+            self.waits[pod.key] = names.NOTHING_TO_RECLAIM, why
+            if not self.ground.fits(kind):
+                self.planner.found.refused[pod.key] = kind
+        return found.opened
 
     def _grant(self, pod: PodView) -> None:
         self.ledger.grant(pod)
@@ -95,6 +100,7 @@ class Walk:
             self.ledger.release(pod)
 
     def _displace(self, pod: PodView, quota: QuotaView, victims: Sequence[Member]) -> None:
+        self.displacing.add(pod.key)
         self.ledger.grant(pod)
         self.ground.seated()
         gone = ", ".join(member.pod.key for member in victims)

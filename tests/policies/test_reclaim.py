@@ -1,0 +1,234 @@
+"""Reclaim by hand-made cases: each rule, the order of victims, and what must not happen."""
+
+import pytest
+from msgspec.structs import replace
+
+from policies import names
+from policies.settle import settle
+from tests.policies.teams import NOW, budget, carried_out, machine, pod, quota, teams, victims, without
+
+
+def case(*pods, quotas, nodes=None, budgets=(), **more):
+    return settle(teams(nodes or [machine("n1", 64)], quotas, pods, budgets), **more)
+
+
+def running(space, count, gpus=1, start=0, **fields):
+    return [pod(f"{space}/{space}-{i}", gpus, node="n1", created=1000 + start + i, **fields) for i in range(count)]
+
+
+def test_a_lender_gets_its_min_back_from_the_newest_borrowed_pod():
+    """Q01: the sum of mins is used up, which stops borrowing but not reclaim."""
+    decision = case(*running("a", 5), pod("b/claim"), quotas=[quota("a", 4), quota("b", 1)], nodes=[machine("n1", 5)])
+    assert victims(decision) == ["a/a-4"]
+    (evict,) = decision.evict
+    assert (evict.claimant, evict.reason, evict.quota, evict.grace_s) == ("b/claim", "Reclaimed", "b/quota", 30)
+    assert "b/quota takes back what a/quota borrows, for b/claim: 1 nvidia.com/gpu" in evict.message
+    assert decision.ungate == ()
+    assert [(item.pod, item.reason) for item in decision.waiting] == [("b/claim", names.EVICTING)]
+
+
+def test_a_claimant_in_the_cluster_causes_no_second_eviction_while_its_victims_end():
+    """Q20: what is on its way out counts for the claimant."""
+    view = teams([machine("n1", 4)], [quota("a", 1), quota("b", 2), quota("c", 1)], [*running("a", 4), pod("b/big", 2)])
+    first = settle(view)
+    assert victims(first) == ["a/a-3", "a/a-2"]
+    view = carried_out(view, first)
+    second = settle(view)
+    assert (second.evict, second.ungate) == ((), ())
+    half = settle(without(view, {"a/a-3"}))
+    assert (half.evict, half.ungate) == ((), ())
+    assert [release.pod for release in settle(without(view, {"a/a-3", "a/a-2"})).ungate] == ["b/big"]
+
+
+def test_victims_on_their_way_out_count_for_the_claimants_quota():
+    view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
+    after = settle(carried_out(view, settle(view)))
+    used = {status.key: status.used[names.GPU] for status in after.quotas}
+    assert used == {"a/quota": 4000, "b/quota": 1000}
+
+
+def test_a_comeback_waits_behind_its_claimant():
+    """Q20: nothing needs to be remembered: the evicted pod is beyond its min, the claimant within its own."""
+    view = teams([machine("n1", 2)], [quota("a", 1), quota("b", 1)], [*running("a", 2), pod("b/claim", created=9000)])
+    view = without(carried_out(view, settle(view)), {"a/a-1"})
+    again = replace(view, pods=(*view.pods, pod("a/a-1", created=9001, priority=100)))
+    assert [release.pod for release in settle(again).ungate] == ["b/claim"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "quotas", "gone"),
+    [
+        pytest.param(
+            [*running("a", 2, priority=5), *running("c", 1, start=50, priority=9), pod("b/claim")],
+            [quota("a", 0), quota("b", 3), quota("c", 0)],
+            ["a/a-1"],
+            id="lowest priority, then newest",
+        ),
+        pytest.param(
+            [pod("a/small", 1, node="n1"), pod("a/large", 2, node="n1"), pod("b/claim", 2)],
+            [quota("a", 0), quota("b", 3)],
+            ["a/large"],
+            id="of equal ones the larger",
+        ),
+        pytest.param(
+            [pod("a/y", node="n1"), pod("a/x", node="n1"), pod("b/claim")],
+            [quota("a", 0), quota("b", 2)],
+            ["a/x"],
+            id="then by name",
+        ),
+        pytest.param(
+            [pod("a/big", 4, node="n1"), pod("c/one", node="n1", priority=100, created=1), pod("b/claim")],
+            [quota("a", 2), quota("b", 3), quota("c", 0)],
+            ["c/one"],
+            id="who straddles its bound comes last",
+        ),
+        pytest.param(
+            [pod("a/big", 5, node="n1"), pod("b/claim")],
+            [quota("a", 2), quota("b", 3)],
+            ["a/big"],
+            id="but is not out of reach",
+        ),
+        pytest.param(
+            [*running("a", 4), pod("b/claim", 2)],
+            [quota("a", 2), quota("b", 1), quota("c", 1)],
+            [],
+            id="Q27: beyond min and guaranteed share nobody is displaced",
+        ),
+        pytest.param(
+            [*running("a", 4), *running("b", 4), pod("a/claim", 1)],
+            [quota("a", 4), quota("b", 1), quota("c", 3)],
+            ["b/b-3"],
+            id="Q28: within the guaranteed share, floor(4/8 x 3), of 13, while b is above 1 and its own",
+        ),
+        pytest.param(
+            [*running("a", 2), pod("a/urgent", priority=10)],
+            [quota("a", 2, 2)],
+            ["a/a-1"],
+            id="own lower priority at max",
+        ),
+        pytest.param(
+            [*running("a", 2), pod("a/polite", priority=10, preempts=False)],
+            [quota("a", 2, 2)],
+            [],
+            id="preemptionPolicy Never",
+        ),
+        pytest.param([*running("a", 2), pod("a/equal")], [quota("a", 2, 2)], [], id="Q25: equal priority displaces nobody"),
+        pytest.param(
+            [*running("a", 3, non_preemptible=True), pod("a/x", node="n1", created=1), pod("b/claim")],
+            [quota("a", 3), quota("b", 1)],
+            [],
+            id="non-preemptible pods are never victims",
+        ),
+        pytest.param(
+            [*running("a", 2, refused_until=NOW + 1), pod("b/claim")],
+            [quota("a", 1), quota("b", 1)],
+            [],
+            id="refused until later",
+        ),
+        pytest.param(
+            [*running("a", 2, refused_until=NOW), pod("b/claim")],
+            [quota("a", 1), quota("b", 1)],
+            ["a/a-1"],
+            id="refused until now",
+        ),
+    ],
+)  # fmt: skip
+def test_victims_stand_in_one_order(pods, quotas, gone):
+    assert victims(case(*pods, quotas=quotas)) == gone
+
+
+def test_budgets_are_counted_before_anybody_is_asked():
+    """Q11: of two covered pods the budget lets one go, so the third is the bare one."""
+    decision = case(
+        *running("a", 2, start=10, labels={"app": "web"}),
+        pod("a/bare", node="n1", created=1),
+        pod("b/claim", 2),
+        quotas=[quota("a", 0), quota("b", 3)],
+        budgets=[budget("a", 1, app="web")],
+    )
+    assert victims(decision) == ["a/a-1", "a/bare"]
+
+
+def test_a_budget_is_counted_over_all_claimants():
+    decision = case(
+        *running("a", 2, labels={"app": "web"}),
+        pod("b/one"),
+        pod("b/two", created=1001),
+        quotas=[quota("a", 0), quota("b", 2)],
+        budgets=[budget("a", 1, app="web")],
+    )
+    assert victims(decision, "b/one") == ["a/a-1"]
+    assert victims(decision, "b/two") == []
+
+
+def test_a_pod_under_two_budgets_cannot_be_evicted():
+    """The API server refuses it whatever they allow."""
+    both = [budget("a", 9, app="web"), replace(budget("a", 9, app="web"), name="other")]
+    decision = case(
+        *running("a", 1, labels={"app": "web"}), pod("b/claim"), quotas=[quota("a", 0), quota("b", 1)], budgets=both
+    )
+    assert victims(decision) == []
+
+
+def test_nobody_goes_in_vain():
+    """Q15, Q17: quota could be had, but no node would have four GPUs free."""
+    pods = [pod(f"b/b-{i}", node=f"n{i % 2 + 1}", created=1000 + i) for i in range(6)]
+    decision = case(
+        *pods,
+        pod("a/big", 4),
+        quotas=[quota("a", 4), quota("b", 4)],
+        nodes=[machine("n1", 4), machine("n2", 4)],
+    )
+    assert victims(decision) == []
+    (waiting,) = decision.waiting
+    assert waiting.reason == names.NOTHING_TO_RECLAIM
+    assert "the mins of all quotas add up to 8; no eviction that is allowed would help; 2 nodes have" in waiting.message
+
+
+def test_room_is_taken_back_where_the_mins_promise_more_than_there_is():
+    """Q26."""
+    decision = case(
+        *running("batch", 4), *running("shielded", 2), pod("a/claim", 2),
+        quotas=[quota("a", 4), quota("batch", 2), quota("shielded", 4)], nodes=[machine("n1", 7)],
+    )  # fmt: skip
+    assert victims(decision) == ["batch/batch-3"]
+
+
+def test_a_blocked_claimant_keeps_what_becomes_free():
+    """Q18's fear: one GPU at a time becomes free, and small pods would take each."""
+    pods = [
+        *running("prod", 2), *running("web", 1, labels={"app": "web"}),
+        pod("prod/big", 2, created=9990), pod("dev/small", priority=1000, created=9999),
+    ]  # fmt: skip
+    decision = case(
+        *pods, quotas=[quota("prod", 4), quota("web", 0), quota("dev", 0)], nodes=[machine("n1", 4)],
+        budgets=[budget("web", 0, app="web")],
+    )  # fmt: skip
+    assert (decision.ungate, decision.evict) == ((), ())
+
+
+@pytest.mark.parametrize(("age", "passes"), [(299, ["a/small"]), (300, [])], ids=["young", "five minutes old"])
+def test_after_five_minutes_a_pod_holds_its_place(age, passes):
+    pods = [*running("a", 3), pod("a/large", 2, created=int(NOW) - age), pod("a/small", created=int(NOW) - 1)]
+    decision = case(*pods, quotas=[quota("a", 9)], nodes=[machine("n1", 4)])
+    assert [release.pod for release in decision.ungate] == passes
+
+
+def test_who_could_never_run_holds_nothing():
+    """Q18: six GPUs on nodes of four."""
+    decision = case(pod("a/huge", 6), pod("a/modest"), quotas=[quota("a", 6)], nodes=[machine("n1", 4)])
+    assert [release.pod for release in decision.ungate] == ["a/modest"]
+
+
+def test_a_grace_is_capped():
+    decision = case(*running("a", 1, grace_s=86_400), pod("b/claim"), quotas=[quota("a", 0), quota("b", 1)])
+    assert [evict.grace_s for evict in decision.evict] == [600]
+
+
+def test_a_faulty_quota_makes_only_its_own_pods_wait():
+    """Q34, Q37."""
+    broken = quota("broken", 4, 2, faults=("spec.min is more than spec.max",))
+    decision = case(pod("broken/one"), *running("a", 2), pod("b/two"), quotas=[broken, quota("a", 1), quota("b", 1)])
+    assert victims(decision) == ["a/a-1"]
+    waiting = {item.pod: item.reason for item in decision.waiting}
+    assert waiting == {"broken/one": names.QUOTA_INVALID, "b/two": names.EVICTING}
