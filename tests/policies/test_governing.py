@@ -1,0 +1,98 @@
+"""Quota objects: their faults, all at once, and who governs which namespace."""
+
+import msgspec
+import pytest
+
+from policies import names
+from policies.governing import govern, view_quota
+from policies.model import CompositeElasticQuota, ElasticQuota
+
+
+def eq(space="a", name="q", created=None, **spec):
+    return read(ElasticQuota, space, name, created, spec)
+
+
+def ceq(space="a", name="c", created=None, **spec):
+    return read(CompositeElasticQuota, space, name, created, spec)
+
+
+def read(kind, space, name, created, spec):
+    meta = {"namespace": space, "name": name, "creationTimestamp": created, "generation": 3}
+    return view_quota(msgspec.convert({"metadata": meta, "spec": spec}, kind))
+
+
+def test_the_quotas_of_nos_are_read_as_they_are():
+    """facts/nos.md: the manifests of its documentation, numbers and all."""
+    one = eq("team-a", "quota-a", min={"cpu": 2, "nos.nebuly.com/gpu-memory": 16}, max={"cpu": 10})
+    assert (one.title, one.min, one.max, one.faults) == (
+        "ElasticQuota team-a/quota-a",
+        {"cpu": 2000, "nos.nebuly.com/gpu-memory": 16_000},
+        {"cpu": 10_000},
+        (),
+    )
+    both = ceq(
+        "default", "quota-bc", namespaces=["team-c", "team-b"], min={"nvidia.com/gpu": 4}, max={"nvidia.com/gpu": 8}
+    )
+    assert (both.namespaces, both.min, both.faults) == (("team-b", "team-c"), {"nvidia.com/gpu": 4000}, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "faults"),
+    [
+        pytest.param({"min": {"cpu": 4}, "max": {"cpu": "500m"}}, ["spec.min[cpu]: 4: is more than spec.max[cpu], 500m"], id="Q34"),
+        pytest.param({"min": {"memory": "-1Gi"}}, ["spec.min[memory]: -1Gi: must not be negative"], id="negative"),
+        pytest.param({"min": {"cpu": "lots"}}, ["spec.min[cpu]: 'lots' is not a quantity; write for example 2, 500m or 4Gi"], id="no quantity"),
+        pytest.param({"max": {"gpu": 1}}, ["spec.max[gpu]: gpu: is no resource: write cpu, memory, ephemeral-storage or a name with a prefix, such as nvidia.com/gpu"], id="no prefix"),
+        pytest.param({"min": {"nos.nebuly.com/gpu-mem": 1}}, ["spec.min[nos.nebuly.com/gpu-mem]: nos.nebuly.com/gpu-mem: is no resource: of ours there is nos.nebuly.com/gpu-memory"], id="near miss"),
+        pytest.param({"min": {"cpu": "x", "gpus": 1}, "max": {"memory": -1}}, 3, id="all at once"),
+        pytest.param({}, [], id="Q36: nothing said, nothing limited"),
+        pytest.param({"min": {"hugepages-2Mi": "1Gi", "example.com/fpga": 1}, "max": {"cpu": 0}}, [], id="other resources"),
+    ],
+)  # fmt: skip
+def test_every_fault_of_a_quota_is_told_at_once(spec, faults):
+    found = eq(**spec).faults
+    assert len(found) == faults if isinstance(faults, int) else list(found) == faults
+
+
+def test_a_composite_quota_names_its_namespaces():
+    assert ceq(min={"cpu": 1}).faults == (
+        "spec.namespaces: missing: a composite quota lists the namespaces that it governs",
+    )
+
+
+def test_a_composite_quota_wins_and_nobody_is_deleted():
+    """nos deletes the smaller quota; here it is superseded."""
+    pool, own = ceq("a", "pool", "2026-01-02T00:00:00Z", namespaces=["a", "b"]), eq("a", "old", "2026-01-01T00:00:00Z")
+    governed = govern([own, pool])
+    assert {space: each.title for space, each in governed.by_namespace.items()} == dict.fromkeys("ab", pool.title)
+    assert governed.unready == {own.title: (names.QUOTA_SUPERSEDED, f"{pool.title} governs namespace a")}
+    assert governed.namespaces == {pool.title: ("a", "b")}
+
+
+def test_of_two_quotas_the_older_governs():
+    young, old = eq("a", "a", "2026-01-02T00:00:00Z"), eq("a", "b", "2026-01-01T00:00:00Z")
+    governed = govern([young, old])
+    assert governed.by_namespace["a"] is old
+    assert governed.unready[young.title] == (
+        names.QUOTA_CONFLICT,
+        "ElasticQuota a/b, which is older, governs namespace a too: delete one of them",
+    )
+
+
+def test_a_composite_quota_in_conflict_governs_nothing_and_its_other_namespaces_wait():
+    old, young = (
+        ceq("x", "old", "2026-01-01T00:00:00Z", namespaces=["a"]),
+        ceq("x", "young", "2026-01-02T00:00:00Z", namespaces=["a", "b", "c"]),
+    )
+    own = eq("c", "own", "2026-01-03T00:00:00Z")
+    governed = govern([young, old, own])
+    assert {space: each.name for space, each in governed.by_namespace.items()} == {"a": "old", "b": "young", "c": "own"}
+    assert set(governed.unready) == {young.title}
+
+
+def test_a_faulty_quota_disturbs_nobody_else():
+    """Q37."""
+    broken = ceq("x", "broken", namespaces=["a", "b"], min={"cpu": -1})
+    governed = govern([broken, eq("a", "own", min={"cpu": 1})])
+    assert {space: each.name for space, each in governed.by_namespace.items()} == {"a": "own", "b": "broken"}
+    assert governed.unready == {broken.title: (names.QUOTA_INVALID, "spec.min[cpu]: -1: must not be negative")}
