@@ -37,7 +37,7 @@ def status(context: click.Context, kubeconfig: str | None, output: str) -> None:
         *promised_beyond(decision.quotas, view.nodes, DEFAULTS.quota),
     ]
     if output == TABLE:
-        click.echo("\n\n".join(_paragraphs(view, decision, problems)))
+        click.echo("\n\n".join(paragraphs(view, decision, problems)))
     else:
         show(_data(view, decision, problems), output)
     context.exit(1 if problems else 0)
@@ -65,7 +65,7 @@ def _data(view: View, decision: Decision, problems: Sequence[str]) -> object:
     }  # fmt: skip
 
 
-def _paragraphs(view: View, decision: Decision, problems: Sequence[str]) -> Iterable[str]:
+def paragraphs(view: View, decision: Decision, problems: Sequence[str]) -> Iterable[str]:
     """Yield what there is to tell, one paragraph for each kind of thing."""
     if decision.quotas:
         yield columns([_HEAD, *(row for one in decision.quotas for row in _rows(one))])

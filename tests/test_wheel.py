@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"policies", "kube", "certs", "webhook", "reconciler", "console", "manifests"}
 AT_RUN_TIME = {
     "console/sandbox/demo.yaml",
+    "console/sandbox/lending.yaml",
     "console/sandbox/kwok.yaml",
     "console/sandbox/go/kubernetes/go.mod",
     "console/sandbox/go/kubernetes/go.sum",

@@ -1,11 +1,8 @@
-"""`apportion sandbox demo`: the main job, told on a real control plane in a minute.
+"""`apportion sandbox demo`: the main job, told on a real control plane in a minute. Two acts: slices, and their lending.
 
 Every step waits for what it claims; the first that does not happen ends the story with exit status 1.
 """
 
-import re
-from collections.abc import Iterator
-from importlib.resources import files
 from typing import Final
 
 import click
@@ -14,25 +11,26 @@ from console.boards import draw
 from console.sandbox.apiclient import Refused
 from console.sandbox.command import name_option
 from console.sandbox.errors import SandboxError
-from console.sandbox.kubectl import run_kubectl
+from console.sandbox.lending import lend
 from console.sandbox.lifecycle import Sandbox, attach, hold, launch
 from console.sandbox.nodes import parse_nodes
 from console.sandbox.progress import Progress
 from console.sandbox.readiness import list_nodes
+from console.sandbox.script import create, documents
 from console.sandbox.watching import PodWatch
+from kube.errors import ApiError, Unreachable
 from policies.view import PodView, view_node
 
 NODES: Final = "a100-40=1,t4=1"
 NAMESPACE: Final = "demo"
 WAIT_S: Final = 30.0
-_WARNING: Final = re.compile(r"^Warning: (.*)$", re.MULTILINE)
 
 
 @click.command()
 @name_option
 @click.option("--keep", is_flag=True, help="Leave the sandbox up and print its kubeconfig's path.")
 def demo(name: str, keep: bool) -> None:
-    """Show pods that ask for parts of GPUs, and the boards that are cut for them.
+    """Show pods that ask for parts of GPUs, the boards that are cut for them, and teams that lend each other slices.
 
     \b
     Example, to go on by hand afterwards:
@@ -55,22 +53,24 @@ def _tell(sandbox: Sandbox) -> None:
         sandbox.kubectl("create", "namespace", NAMESPACE)
         with PodWatch(sandbox, NAMESPACE) as pods:
             _story(sandbox, pods)
-    except (SandboxError, Refused, OSError) as error:
+        sandbox.kubectl("delete", "pods", "--all", "-n", NAMESPACE, "--grace-period=0", "--force")
+        lend(sandbox)
+    except (SandboxError, Refused, ApiError, Unreachable, OSError) as error:
         raise SandboxError(f"the demo stops here: {error}") from error
 
 
 def _story(sandbox: Sandbox, pods: PodWatch) -> None:
-    manifests = dict(_manifests())
+    manifests = dict(documents("demo.yaml"))
     large = manifests.pop("large")
     click.echo("\nTwo nodes with a GPU each. Nothing is cut yet:\n")
     _draw(sandbox)
     for name, manifest in manifests.items():
-        _create(sandbox, manifest)
+        create(sandbox, NAMESPACE, manifest)
         pods.wait(name, _runs, WAIT_S)
         click.echo(f"  {name} runs {_milliseconds(pods, name)} ms after it was created")
     click.echo("\nEach runs on a slice of its own, cut while the others went on:\n")
     _draw(sandbox)
-    _create(sandbox, large)
+    create(sandbox, NAMESPACE, large)
     pods.wait("large", lambda pod: pod is not None and bool(pod.waiting[1]), WAIT_S)
     waiting = pods.get("large")
     click.echo(f"  large waits: {waiting.waiting[1] if waiting else ''}")
@@ -90,24 +90,6 @@ def _story(sandbox: Sandbox, pods: PodWatch) -> None:
         note = "  (waited for half to end)" if name == "large" else ""
         click.echo(f"  {name:10} {_milliseconds(pods, name):>6} ms{note}")
     click.echo()
-
-
-def _create(sandbox: Sandbox, manifest: str) -> None:
-    """Create a pod as a user does, and show what the webhook says."""
-    click.echo("$ kubectl create -f - <<EOF")
-    click.echo(f"{manifest}EOF")
-    done = run_kubectl(sandbox.directory, "create", "-n", NAMESPACE, "-f", "-", stdin=manifest)
-    for warning in _WARNING.findall(done.stderr):
-        click.echo(f"  webhook: {warning}")
-
-
-def _manifests() -> Iterator[tuple[str, str]]:
-    """Yield name and text of each pod of the story, as they stand in the file."""
-    text = files("console.sandbox").joinpath("demo.yaml").read_text()
-    for document in text.split("\n\n", 1)[1].split("---\n"):
-        name = re.search(r"name: ([\w-]+)", document)
-        if name is not None:
-            yield name[1], document
 
 
 def _draw(sandbox: Sandbox) -> None:

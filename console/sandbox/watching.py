@@ -57,6 +57,16 @@ class PodWatch:
         """Return a pod as it is now, or None if there is none."""
         return self._informer.store.get(f"{self.namespace}/{name}")
 
+    def all(self) -> tuple[PodView, ...]:
+        """Return all pods as they are now, by name."""
+        return tuple(sorted(self._informer.store.list(), key=lambda pod: pod.name))
+
+    def wait_for(self, what: str, become: Callable[[tuple[PodView, ...]], bool], timeout_s: float) -> None:
+        """Return as soon as the pods of the namespace have become so. Raises TimeoutError, naming `what` did not happen."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: become(self.all()), timeout_s):
+                raise TimeoutError(f"pods of {self.namespace} after {timeout_s:.0f} s: {what} has not happened")
+
     def wait(self, name: str, become: Callable[[PodView | None], bool], timeout_s: float) -> None:
         """Return as soon as the pod (None: there is none) has become so. Raises TimeoutError, with what it is instead."""
         with self._changed:
