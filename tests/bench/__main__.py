@@ -3,10 +3,14 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import path, webhook
+from tests.bench import path, quota, webhook
 from tests.bench.figures import Figure
 
-BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {"path": path.run, "webhook": webhook.run}
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "path": path.run,
+    "quota": quota.run,
+    "webhook": webhook.run,
+}
 
 
 def main(chosen: list[str]) -> int:

@@ -1,0 +1,171 @@
+"""`quota`: how fast gated pods are released on the sandbox, how long settling a large cluster takes, and a claim.
+
+Released: the pods are created first and wait, since their quota has no share; then it is given one, and the time
+counts from there until the last has lost its gate. The API server, the scheduler and kwok share the machine.
+"""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from console.sandbox.lifecycle import Sandbox
+from console.sandbox.watching import PodWatch
+from kube.client import Client
+from kube.informer import Informer
+from kube.resource import PODS
+from policies import names
+from policies.governing import view_quota
+from policies.model import ElasticQuota, Pod
+from policies.settle import settle
+from policies.view import PodView, View, view_node, view_pod
+from tests.bench.figures import Figure, percentile
+from tests.builders import A100, make_node, make_pod
+
+GATED = 10_000
+CREATORS = 8
+SETTLED_PODS, QUOTAS, NODES = 20_000, 200, 1000
+ROUNDS = 5
+CLAIMS = 20
+WAIT_S = 600.0
+
+
+def run() -> Iterator[Figure]:
+    """Measure releases, settling and claims."""
+    yield Figure("quota.settle", _settle_s() * 1000, "ms", "<=", 200)
+    yield Figure("quota.released", _released_per_s(), "pods/s", ">=", 200)
+    times = _claim_times_s()
+    yield Figure("quota.claim.median", percentile(times, 0.5) * 1000, "ms", "<=", 1000)
+
+
+def _settle_s() -> float:
+    """Return the processor seconds of one settle over running pods, a few that wait, and as many quotas as namespaces."""
+    view = _large_view(random.Random(1))
+    settle(view)
+    times = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        settle(view)
+        times.append(time.process_time() - started)
+    return percentile(times, 0.5)
+
+
+def _large_view(chance: random.Random) -> View:
+    """Return 1,000 nodes of 8 boards full of 1g.5gb but for a few, 200 namespaces with a quota each, 20,000 pods."""
+    placed = {
+        str(index): [{"profile": "1g.5gb", "start": start, "used": True} for start in range(7)] for index in range(8)
+    }
+    nodes = tuple(
+        view_node(make_node(f"n{number}", A100, count=8, placements=placed, resources={"nvidia.com/mig-1g.5gb": "56"}))
+        for number in range(NODES)
+    )
+    limits = {"nvidia.com/mig-1g.5gb": "1"}
+    pods = tuple(
+        view_pod(
+            make_pod(
+                f"team-{number % QUOTAS}/p{number}",
+                limits=limits,
+                uid=f"uid-{number}",
+                created=f"2026-03-02T{chance.randrange(24):02}:{chance.randrange(60):02}:00Z",
+                **(
+                    {"node": f"n{number % NODES}", "phase": "Running"}
+                    if number < SETTLED_PODS - 100
+                    else {"gates": [names.GATE]}
+                ),
+            )
+        )
+        for number in range(SETTLED_PODS)
+    )
+    quotas = tuple(view_quota(_quota(f"team-{number}", "500")) for number in range(QUOTAS))
+    return View(nodes=nodes, pods=pods, quotas=quotas, now=1772500000.0)
+
+
+def _quota(namespace: str, gigabytes: str) -> ElasticQuota:
+    raw = {
+        "metadata": {"name": "quota", "namespace": namespace},
+        "spec": {"min": {names.GPU_MEMORY_QUOTA: gigabytes}, "max": {names.GPU_MEMORY_QUOTA: "1000"}},
+    }
+    return msgspec.convert(raw, ElasticQuota)
+
+
+def _manifest(namespace: str, minimum: dict[str, str]) -> str:
+    return json.dumps(
+        {
+            "apiVersion": f"{names.API_GROUP}/{names.API_VERSION}",
+            "kind": "ElasticQuota",
+            "metadata": {"name": "quota", "namespace": namespace},
+            "spec": {"min": minimum},
+        }
+    )
+
+
+def _pod(name: str, **resources: str) -> dict:
+    container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": resources}}
+    if "cpu" not in resources:
+        container["resources"] = {"limits": resources}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def _released_per_s() -> float:
+    """Return how many of many waiting pods are released per second once their quota may have them all."""
+    with Sandbox.start({"t4": GATED // 400}) as sandbox:
+        sandbox.kubectl("create", "namespace", "crowd")
+        sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1m"}))
+        client = Client.load(str(sandbox.kubeconfig))
+        _until_governed(sandbox)
+        released: set[str] = set()
+        all_released = threading.Event()
+
+        def note(key: str, _old: PodView | None, new: PodView | None) -> None:
+            if new is not None and not new.gated:
+                released.add(key)
+                if len(released) >= GATED:
+                    all_released.set()
+
+        watch = Informer(client, PODS, lambda raw: view_pod(msgspec.json.decode(raw, type=Pod)), namespace="crowd")
+        watch.on_change(note)
+        watch.start()
+        with ThreadPoolExecutor(CREATORS) as creators:
+            list(creators.map(lambda n: client.create(PODS.path("crowd"), _pod(f"p{n}", cpu="10m")), range(GATED)))
+        started = time.monotonic()
+        sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1000"}))
+        all_released.wait(WAIT_S)
+        took = time.monotonic() - started
+        watch.stop()
+        client.close()
+        return len(released) / took
+
+
+def _until_governed(sandbox: Sandbox) -> None:
+    path = "{.metadata.labels.nos\\.nebuly\\.com/quota}"
+    sandbox.kubectl("wait", "namespace/crowd", f"--for=jsonpath={path}=quota", "--timeout=30s")
+
+
+def _claim_times_s() -> list[float]:
+    """Return the seconds from the creation of a claimant to its running, when a borrower must go for it."""
+    seven = {"nvidia.com/mig-7g.40gb": "1"}
+    with Sandbox.start({"a100-40": 2}) as sandbox:
+        for team in ("lender", "crowd"):
+            sandbox.kubectl("create", "namespace", team)
+            sandbox.kubectl("apply", "-f", "-", stdin=_manifest(team, {names.GPU_MEMORY_QUOTA: "40"}))
+        _until_governed(sandbox)
+        times = []
+        with PodWatch(sandbox, "crowd") as crowd, PodWatch(sandbox, "lender") as lender:
+            for number in range(CLAIMS):
+                for borrower in (f"own-{number}", f"borrowed-{number}"):
+                    crowd.create(_pod(borrower, **seven))
+                    crowd.wait(borrower, lambda pod: pod is not None and pod.running, WAIT_S)
+                claim = f"claim-{number}"
+                started = time.monotonic()
+                lender.create(_pod(claim, **seven))
+                lender.wait(claim, lambda pod: pod is not None and pod.running, WAIT_S)
+                times.append(time.monotonic() - started)
+                for watch, name in ((lender, claim), (crowd, f"own-{number}")):
+                    watch.delete(name)
+                    watch.wait(name, lambda pod: pod is None, WAIT_S)
+    return times
