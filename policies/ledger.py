@@ -6,7 +6,6 @@ for the pod as long as they are still there (`now`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from policies import names
@@ -15,7 +14,7 @@ from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.placement import profile_of
 from policies.quantity import Amounts
-from policies.quota import Lack, Usage, capacities, never, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, capacities, statuses
 from policies.settings import QuotaSettings
 from policies.supply import size_of
 from policies.view import PodView, View
@@ -37,38 +36,6 @@ class Member(NamedTuple):
 
 Size = tuple[int, int, int, int]
 """By what a request is smaller: GB of GPU memory, compute slices, CPU, memory."""
-
-
-_WITHIN_MIN, _WITHIN_GUARANTEED, _REST = range(3)
-
-
-@dataclass(eq=False, slots=True)
-class _Line:
-    """The waiting pods of one quota that have been looked at, by higher priority.
-
-    Attributes:
-        before: what they cost together.
-        priority: that of the last.
-        worst: the worst class among them.
-        above: the worst class among those of higher priority than the last.
-    """
-
-    before: dict[str, int] = field(default_factory=dict)
-    priority: int | None = None
-    worst: int = _WITHIN_MIN
-    above: int = _WITHIN_MIN
-
-    def rank(self, pod: PodView, own: int) -> int:
-        """Return the class of the next pod, `own` being what it would be alone."""
-        return max(own, self.worst if pod.priority != self.priority else self.above)
-
-    def join(self, pod: PodView, rank: int, charge: Amounts) -> None:
-        """Let the next pod stand in the line."""
-        if pod.priority != self.priority:
-            self.priority, self.above = pod.priority, self.worst
-        self.worst = max(self.worst, rank)
-        for name, amount in charge.items():
-            self.before[name] = self.before.get(name, 0) + amount
 
 
 class Ledger:
@@ -162,30 +129,35 @@ class Ledger:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before, those that could never run left aside. Nobody is in a better class than a pod
-        of his quota of higher priority: he would take back at once what that pod has displaced him for.
+        waiting pods that stand before this one.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
             return everybody
-        lines: dict[str, _Line] = {}
-        ranked = []
-        for pod in everybody:
-            quota = self.quota(pod)
-            rank = 0
-            if quota:
-                line = lines.setdefault(quota.title, _Line())
-                rank = line.rank(pod, self._rank(quota, pod, line.before))
-                if not never(quota, self.then, self.charge(pod), borrows=not pod.non_preemptible):
-                    line.join(pod, rank, self.charge(pod))
-            ranked.append((rank, pod))
-        return [pod for each in (_WITHIN_MIN, _WITHIN_GUARANTEED, _REST) for rank, pod in ranked if rank == each]
+        before: dict[str, dict[str, int]] = {}
+        first, others = self._split(everybody, WITHIN_MIN, before)
+        second, rest = self._split(others, WITHIN_GUARANTEED, before)
+        return [*first, *second, *rest]
 
-    def _rank(self, quota: QuotaView, pod: PodView, before: Amounts) -> int:
-        charge = self.charge(pod)
-        if self.then.within_min(quota, charge, before):
-            return _WITHIN_MIN
-        return _WITHIN_GUARANTEED if self.then.within_guaranteed(quota, charge, before) else _REST
+    def _split(
+        self, waiting: Iterable[PodView], worst: int, before: dict[str, dict[str, int]]
+    ) -> tuple[list[PodView], list[PodView]]:
+        """Return those of a class or a better one with all who stand before them, and the others; `before` grows."""
+        inside: list[PodView] = []
+        outside: list[PodView] = []
+        for pod in waiting:
+            quota = self.quota(pod)
+            if quota is None:
+                inside.append(pod)
+                continue
+            charge, more = self.charge(pod), before.setdefault(quota.title, {})
+            if self.then.rank(quota, charge, more) > worst:
+                outside.append(pod)
+                continue
+            inside.append(pod)
+            for name, amount in charge.items():
+                more[name] = more.get(name, 0) + amount
+        return inside, outside
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""

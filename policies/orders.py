@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from policies.annotations import Placement
 from policies.decision import Cut, Layout
 from policies.geometry import Placements, by_start
+from policies.placement import fits
 from policies.plan import Plan, admits
 from policies.seating import Nodes
-from policies.supply import slices_of
+from policies.supply import Plot, slices_of
 from policies.view import NodeView, PodView
 
 
@@ -24,27 +25,36 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
     """Return the orders that carry out a plan, by node name.
 
     A board that loses slices on which a pod could land that is being released now (`landing`: profile -> nodes) keeps
-    its layout until that pod is bound; so does one that would lose slices of pods that are still on their way out.
+    its layout until that pod is bound. Slices of pods that are still on their way out stay until those have ended.
     """
     ordered: list[Layout] = []
     for position, site in enumerate(plan.seating.sites):
         target: dict[int, Placements] = {}
         basis: dict[int, Placements] = {}
-        lost: set[str] = set()
         for plot, state in enumerate(plan.seating.states[position]):
-            gone = destroyed(plan, position, plot)
-            if (
-                state.target is None
-                or Counter(site.plots[plot].leaving) - Counter(state.target)
-                or any(landing.get(profile, 0) >> position & 1 for profile in gone)
-            ):
-                continue
-            index = site.plots[plot].index
-            target[index], basis[index] = state.target, site.plots[plot].existing
-            lost |= gone
+            board = site.plots[plot]
+            wanted = state.target and _meanwhile(board, state.target)
+            gone = {item.profile for item in Counter(board.existing) - Counter(wanted or board.existing)}
+            if wanted and not any(landing.get(profile, 0) >> position & 1 for profile in gone):
+                target[board.index], basis[board.index] = wanted, board.existing
         if target:
-            ordered.append(Layout(node=site.node.name, target=target, basis=basis, destroys=bool(lost)))
+            lost = any(Counter(basis[index]) - Counter(layout) for index, layout in target.items())
+            ordered.append(Layout(node=site.node.name, target=target, basis=basis, destroys=lost))
     return ordered
+
+
+def _meanwhile(board: Plot, target: Placements) -> Placements | None:
+    """Return what of a layout can be had while pods on their way out still hold slices, or None if nothing is new."""
+    held = Counter(board.leaving) - Counter(target)
+    if not held:
+        return target
+    created = Counter(target) - Counter(board.existing)
+    layout = [*(Counter(target) - created).elements(), *held.elements()]
+    before = len(layout)
+    for placement in sorted(created.elements(), key=by_start):
+        if fits(board.model, board.mode, tuple(sorted([*layout, placement], key=by_start)), ()):
+            layout.append(placement)
+    return tuple(sorted(layout, key=by_start)) if len(layout) > before else None
 
 
 def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable[PodView]) -> Cut | Layout | None:

@@ -19,6 +19,10 @@ BINARY: Final = ("memory", "ephemeral-storage")
 """Resources that people write with binary suffixes."""
 
 
+WITHIN_MIN, WITHIN_GUARANTEED, BEYOND = range(3)
+"""Classes of waiting pods: by what their quota uses with them."""
+
+
 class Lack(msgspec.Struct, frozen=True):
     """A dimension in which a quota does not let a pod in.
 
@@ -126,22 +130,20 @@ class Usage:
                 found.append(Lack(name, "min", used[name], asked, quota.min[name]))
         return found
 
-    def within_min(self, quota: QuotaView, charge: Amounts, more: Amounts | None = None) -> bool:
-        """Return whether a pod stays within min in all dimensions, `more` being used besides."""
-        return all(
-            self._with(quota, name, charge, more) <= least for name, least in quota.min.items() if charge.get(name)
-        )
+    def rank(self, quota: QuotaView, charge: Amounts, more: Amounts) -> int:
+        """Return the class of a pod: WITHIN_MIN or WITHIN_GUARANTEED in all that it asks for, or BEYOND.
 
-    def within_guaranteed(self, quota: QuotaView, charge: Amounts, more: Amounts | None = None) -> bool:
-        """Return whether a pod stays within min and what is guaranteed above it, in all dimensions."""
-        return all(
-            self._with(quota, name, charge, more) <= least + self.guaranteed(quota, name)
-            for name, least in quota.min.items()
-            if charge.get(name)
-        )
-
-    def _with(self, quota: QuotaView, name: str, charge: Amounts, more: Amounts | None) -> int:
-        return self.used[quota.title][name] + charge[name] + (more or {}).get(name, 0)
+        `more` is used besides; negative amounts are used less.
+        """
+        used, found = self.used[quota.title], WITHIN_MIN
+        for name, least in quota.min.items():
+            if asked := charge.get(name):
+                above = used[name] + asked + more.get(name, 0) - least
+                if above > 0:
+                    if above > self.guaranteed(quota, name):
+                        return BEYOND
+                    found = WITHIN_GUARANTEED
+        return found
 
 
 def never(quota: QuotaView, usage: Usage, charge: Amounts, *, borrows: bool = True) -> list[Lack]:

@@ -15,7 +15,7 @@ from policies.governing import QuotaView
 from policies.ground import SLICES, Ground
 from policies.ledger import Member
 from policies.quantity import Amounts
-from policies.quota import Usage
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Usage
 from policies.seating import Kind
 from policies.view import PodView, is_slice
 
@@ -169,7 +169,6 @@ def _victims_order(member: Member) -> tuple[int, int]:
 
 
 _STEPS = 300  # victims tried for one claimant
-_MIN, _GUARANTEED = 1, 2  # rules by which other quotas' pods may be taken
 
 
 class _Trial:
@@ -242,7 +241,7 @@ class _Trial:
         if not freed:
             return None
         if member.quota is claimant.quota:
-            if not claimant.pod.preempts or pod.priority >= claimant.pod.priority:
+            if not claimant.pod.preempts or pod.priority >= claimant.pod.priority or self._overtakes(member):
                 return None
             straddles = False
         else:
@@ -259,6 +258,12 @@ class _Trial:
             usage.add(member.quota, member.charge, -1)
         self._ground.vacate(member.pod)
         self._look()
+
+    def _overtakes(self, member: Member) -> bool:
+        """Return whether a pod of the claimant's quota would stand before it when it comes back: then it goes in vain."""
+        gone = {name: -amount for name, amount in member.charge.items()}
+        quota, usage = self._claimant.quota, self._usage
+        return usage.rank(quota, self._claimant.charge, gone) > usage.rank(quota, member.charge, gone)
 
     def _give_back(self, member: Member) -> None:
         for usage in (self._usage, self._real):
@@ -305,7 +310,7 @@ class _Trial:
         rule = self._doors.get(name)
         if rule is None or name not in quota.min:
             return None
-        return quota.min[name] + (self._usage.guaranteed(quota, name) if rule == _GUARANTEED else 0)
+        return quota.min[name] + (self._usage.guaranteed(quota, name) if rule == WITHIN_GUARANTEED else 0)
 
     def _open_doors(self) -> Iterator[tuple[str, int]]:
         """Yield the dimensions in which the claimant may displace pods of others, with the rule."""
@@ -314,9 +319,9 @@ class _Trial:
             if charge.get(name):
                 above = used[name] + charge[name] - least
                 if above <= 0:
-                    yield name, _MIN
+                    yield name, WITHIN_MIN
                 elif above <= self._usage.guaranteed(own, name):
-                    yield name, _GUARANTEED
+                    yield name, WITHIN_GUARANTEED
 
 
 def _costs(charge: Amounts) -> Iterable[str]:

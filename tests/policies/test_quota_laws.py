@@ -120,6 +120,9 @@ def legal(view, claimant, gone):
         whole = sum(mins.values())
         return mins[space] * unused // whole if whole else 0
 
+    def rank(amount):
+        return 0 if amount <= mins[own] else 1 if amount <= mins[own] + guaranteed(own) else 2
+
     def bound(space):
         """Return down to what another team's pods may be taken; more than there is: not at all."""
         if spaces[own] + need <= mins[own]:
@@ -129,7 +132,9 @@ def legal(view, claimant, gone):
     for key in gone:
         one = next(one for one in view.pods if one.key == key)
         if one.namespace == own:
-            allowed = claimant.preempts and one.priority < claimant.priority
+            rest = spaces[own] - one.request[GPU]
+            before = rank(rest + need) <= rank(rest + one.request[GPU])  # else it would overtake when it comes back
+            allowed = claimant.preempts and one.priority < claimant.priority and before
         else:
             allowed = one.capacity == names.OVER_QUOTA and spaces[one.namespace] > bound(one.namespace)
         if one.non_preemptible or not allowed:
