@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from policies.annotations import Placement
 from policies.decision import Cut, Layout
 from policies.geometry import Placements, by_start
-from policies.placement import fits
+from policies.placement import beside
 from policies.plan import Plan, admits
 from policies.seating import Nodes
 from policies.supply import Plot, slices_of
@@ -49,12 +49,9 @@ def _meanwhile(board: Plot, target: Placements) -> Placements | None:
     if not held:
         return target
     created = Counter(target) - Counter(board.existing)
-    layout = [*(Counter(target) - created).elements(), *held.elements()]
-    before = len(layout)
-    for placement in sorted(created.elements(), key=by_start):
-        if fits(board.model, board.mode, tuple(sorted([*layout, placement], key=by_start)), ()):
-            layout.append(placement)
-    return tuple(sorted(layout, key=by_start)) if len(layout) > before else None
+    staying = tuple(sorted([*(Counter(target) - created).elements(), *held.elements()], key=by_start))
+    new = beside(board.model, board.mode, staying, tuple(sorted(created.elements(), key=by_start)))
+    return tuple(sorted(staying + new, key=by_start)) if new else None
 
 
 def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable[PodView]) -> Cut | Layout | None:

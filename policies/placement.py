@@ -84,6 +84,19 @@ def arrange(
     return _arrange(model, mode, fixed, tuple(sorted(wanted)), tuple(sorted(free, key=by_start)))
 
 
+def beside(model: BoardModel, mode: str, fixed: Placements, placements: Placements) -> Placements:
+    """Return those of some placements, which go together, that can be had beside fixed slices, where they are."""
+    if mode == names.MIG:
+        geometry = geometry_of(model)
+        ground = geometry.occupied(fixed)
+        return geometry.keep(ground, placements)[0] if ground else ()
+    had: list[Placement] = []
+    for placement in placements:
+        if fits(model, mode, fixed, tuple(item.profile for item in (*had, placement))):
+            had.append(placement)
+    return tuple(had)
+
+
 def starts_left(model: BoardModel, mode: str, taken: Placements) -> tuple[int, ...]:
     """Return how many starts are left beside taken slices for each plain profile, largest first; empty for MPS."""
     geometry = geometry_of(model)

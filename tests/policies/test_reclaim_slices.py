@@ -1,0 +1,118 @@
+"""Reclaim of slices: who has to go so that a board can be cut for the claimant, and when it is cut."""
+
+from msgspec.structs import replace
+
+from policies import names
+from policies.governing import QuotaView
+from policies.settle import settle
+from tests.policies.cluster import begin, bound, cluster, gated, node, used
+from tests.policies.teams import carried_out, relabelled, victims, without
+
+MEMORY = names.GPU_MEMORY_QUOTA
+
+
+def gigabytes(space, least):
+    return QuotaView(
+        kind=names.ELASTIC_QUOTA, namespace=space, name="q", namespaces=(space,), min={MEMORY: least * 1000}
+    )
+
+
+def lent(boards, least, *claims, product=None, holders="b", mode=names.MIG):
+    """Return nodes whose boards are full of slices of b, which owns `least` GB; a owns 40 GB a board and claims."""
+    nodes, pods = [], []
+    for number, layout in enumerate(boards):
+        name = f"n{number:02}"
+        slices = [used(profile, start) for profile, start in layout]
+        nodes.append(node(name, placements={"0": slices}, mode=mode))
+        pods += [
+            bound(
+                f"{holders}/{holders}-{number:02}-{index}",
+                name,
+                profile,
+                created=f"2026-03-02T08:{number:02}:{index:02}Z",
+            )
+            for index, (profile, _) in enumerate(layout)
+        ]
+    view = replace(
+        cluster(nodes, [*pods, *claims], now=1.8e9), quotas=(gigabytes("a", 40 * len(boards)), gigabytes("b", least))
+    )
+    view = begin(view)
+    return relabelled(view, settle(view))
+
+
+SEVEN = [("1g.5gb", start) for start in range(7)]
+
+
+def claim(key, profile, count=1, second=0):
+    return gated(key, profile, count=count, created=f"2026-03-02T09:00:{second:02}Z")
+
+
+def test_the_victims_are_those_whose_slices_make_room_together():
+    """3g.20gb needs four units side by side at 0 or 4: the newest hold 4, 5 and 6."""
+    view = lent([SEVEN], 0, claim("a/claim", "3g.20gb"))
+    assert victims(settle(view)) == ["b/b-00-6", "b/b-00-5", "b/b-00-4"]
+
+
+def test_a_slice_that_is_free_costs_nobody_his_place():
+    view = lent([SEVEN[:6]], 0, claim("a/claim", "1g.5gb"))
+    decision = settle(view)
+    assert victims(decision) == []
+    assert [layout.target[0][-1].profile for layout in decision.layouts] == ["1g.5gb"]
+
+
+def test_a_board_is_cut_when_the_victims_have_ended_and_not_before():
+    view = lent([SEVEN], 0, claim("a/claim", "3g.20gb"))
+    view = carried_out(view, settle(view))
+    assert settle(view).layouts == ()
+    two = gone(view, "b/b-00-6", "b/b-00-5")
+    assert (settle(two).layouts, settle(two).evict) == ((), ())
+    three = gone(two, "b/b-00-4")
+    (layout,) = settle(three).layouts
+    assert [(item.profile, item.start) for item in layout.target[0]] == [*SEVEN[:4], ("3g.20gb", 4)]
+    assert layout.destroys
+
+
+def test_what_can_be_had_is_cut_while_others_still_end():
+    """A slow victim of a later claimant does not keep an earlier one waiting."""
+    view = lent([SEVEN], 0, claim("a/first", "3g.20gb"), claim("a/second", "2g.10gb", second=1))
+    decision = settle(view)
+    assert victims(decision, "a/first") == ["b/b-00-6", "b/b-00-5", "b/b-00-4"]
+    assert victims(decision, "a/second") == ["b/b-00-3", "b/b-00-2"]
+    view = gone(carried_out(view, decision), "b/b-00-6", "b/b-00-5", "b/b-00-4")
+    (layout,) = settle(view).layouts
+    assert [(item.profile, item.start) for item in layout.target[0]] == [*SEVEN[:4], ("3g.20gb", 4)]
+
+
+def test_an_mps_bin_makes_room_by_its_gigabytes():
+    """Two bins of 10 GB for one of 15, on a board of 40; the newest go."""
+    bins = [("10gb", None)] * 4
+    view = lent([bins], 0, claim("a/claim", "15gb"), mode=names.MPS)
+    assert victims(settle(view)) == ["b/b-00-3", "b/b-00-2"]
+
+
+def test_who_is_within_his_min_keeps_his_slice_though_a_board_could_be_cut_then():
+    view = lent([SEVEN], 35, claim("a/claim", "3g.20gb"))
+    decision = settle(view)
+    assert victims(decision) == []
+    assert [item.reason for item in decision.waiting] == [names.NO_ROOM]
+
+
+def test_sixty_four_slices_across_sixteen_nodes_come_back_from_the_newest():
+    """112 slices of one size are lent; b owns 48. Every claim takes the newest that is left: brute force can do no other."""
+    claims = [claim(f"a/claim-{number:02}", "1g.5gb", second=number % 60) for number in range(64)]
+    view = lent([SEVEN] * 16, 48 * 5, *claims)
+    newest = [f"b/b-{number:02}-{index}" for number in reversed(range(16)) for index in reversed(range(7))]
+    assert victims(settle(view)) == newest[:64]
+
+
+def gone(view, *keys):
+    """Return the view when pods have ended: their slices are free."""
+
+    def free(item):
+        return replace(item, used=False, pod=None) if item.pod in keys else item
+
+    nodes = tuple(
+        replace(each, boards=tuple(replace(b, slices=tuple(map(free, b.slices))) for b in each.boards))
+        for each in view.nodes
+    )
+    return replace(without(view, set(keys)), nodes=nodes)
