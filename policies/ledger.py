@@ -46,6 +46,8 @@ class Ledger:
         now: usage now, with everybody whom a decision releases.
         real: of those only what is neither on its way out nor still to come.
         leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
+        claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
+            theirs until they have it.
         members: the pods that quotas count, those on their way out left aside.
     """
 
@@ -64,6 +66,8 @@ class Ledger:
         self.leaving = {
             pod.key: pod.evicted_for for pod in view.pods if _is_leaving(pod) and pod.evicted_for in claimants
         }
+        held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
+        self.claimants = frozenset((*self.leaving.values(), *held))
         self.members: dict[str, Member] = {}
         sums: dict[str, tuple[QuotaView, dict[str, int]]] = {quota.title: (quota, {}) for quota in in_force}
         by_space = {space: sums[quota.title] for space, quota in self._in_force.items()}
@@ -135,12 +139,11 @@ class Ledger:
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
             return everybody
-        claimants = set(self.leaving.values())
         before: dict[str, dict[str, int]] = {}
         first, others = self._split(everybody, WITHIN_MIN, before)
         second, rest = self._split(others, WITHIN_GUARANTEED, before)
         ordered = [*first, *second, *rest]
-        return sorted(ordered, key=lambda pod: pod.key not in claimants) if claimants else ordered
+        return sorted(ordered, key=lambda pod: pod.key not in self.claimants) if self.claimants else ordered
 
     def _split(
         self, waiting: Iterable[PodView], worst: int, before: dict[str, dict[str, int]]

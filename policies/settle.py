@@ -208,6 +208,10 @@ class _Settlement:
                 code, message = self.walk.waits[pod.key]
                 if kind and code == names.NOTHING_TO_RECLAIM:
                     message = f"{message}; {self._refused(pod, kind)[1]}"
+            elif pod.key in later and pod.key in self.ledger.claimants:
+                code, message = names.EVICTING, self._delay(self.plan.guests[pod.key], later[pod.key], ordered)[1]
+                if going := sorted(key for key, claimant in self.ledger.leaving.items() if claimant == pod.key):
+                    message = f"waits until pods evicted for it have ended: {', '.join(going)}"
             elif pod.key in later:
                 code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
             elif kind:

@@ -30,6 +30,7 @@ class Walk:
         waits: why quota keeps pods waiting, by namespace/name.
         evict: victims, claimant by claimant.
         displacing: the claimants (namespace/name) for whom they go.
+        taking: for each quota (by title) that takes back something: for whom last, and the best class of those.
     """
 
     ledger: Ledger
@@ -40,6 +41,7 @@ class Walk:
     waits: dict[str, Reason] = field(default_factory=dict)
     evict: list[Evict] = field(default_factory=list)
     displacing: set[str] = field(default_factory=set)
+    taking: dict[str, tuple[str, int]] = field(default_factory=dict)
     _reclaim: Reclaim | None = None
 
     def go(self, released: Sequence[PodView], waiting: Sequence[PodView]) -> None:
@@ -55,6 +57,8 @@ class Walk:
     def _consider(self, pod: PodView) -> None:
         if fault := self.ledger.fault(pod):
             self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
+            return
+        if self._would_borrow_meanwhile(pod):
             return
         lacks = self.ledger.lacks(self.ledger.then, pod)
         if not lacks and self.planner.admit(Demand(pod)):
@@ -76,6 +80,26 @@ class Walk:
             if claims or not lacks:
                 self.ground.hold(pod.key, kind)
 
+    def _would_borrow_meanwhile(self, pod: PodView) -> bool:
+        """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""
+        quota = self.ledger.quota(pod)
+        if quota is None or quota.title not in self.taking:
+            return False
+        claimant, rank = self.taking[quota.title]
+        if self.ledger.then.rank(quota, self.ledger.charge(pod), {}) <= rank:
+            return False
+        self.waits[pod.key] = (
+            names.PLACE_HELD,
+            f"{quota.key} borrows nothing more until {claimant} has what is taken back for it",
+        )
+        return True
+
+    def _take_back(self, pod: PodView, quota: QuotaView) -> None:
+        """Note that a quota takes something back for a pod, which is about to be granted."""
+        rank = self.ledger.then.rank(quota, self.ledger.charge(pod), {})
+        before = self.taking.get(quota.title, ("", rank))
+        self.taking[quota.title] = pod.key, min(rank, before[1])
+
     def _claim(self, pod: PodView, quota: QuotaView, kind: Kind) -> bool:
         """Displace others for a pod if that helps; return whether the rules open a door to it at all."""
         found = self._reclaiming().search(Claimant(pod, quota, self.ledger.charge(pod), kind))
@@ -91,9 +115,11 @@ class Walk:
         return found.opened
 
     def _grant(self, pod: PodView) -> None:
+        quota = self.ledger.quota(pod)
+        if quota and pod.key in self.ledger.claimants:
+            self._take_back(pod, quota)
         self.ledger.grant(pod)
         self.ground.seated()
-        quota = self.ledger.quota(pod)
         if quota and (lacks := self.ledger.lacks(self.ledger.now, pod)):
             self.waits[pod.key] = names.EVICTING, f"waits until pods on their way out have ended: {_said(quota, lacks)}"
         else:
@@ -101,6 +127,7 @@ class Walk:
 
     def _displace(self, pod: PodView, quota: QuotaView, victims: Sequence[Member]) -> None:
         self.displacing.add(pod.key)
+        self._take_back(pod, quota)
         self.ledger.grant(pod)
         self.ground.seated()
         gone = ", ".join(member.pod.key for member in victims)

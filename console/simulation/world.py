@@ -179,6 +179,7 @@ class World:
     def _come_to_rest(self) -> None:
         for _ in range(ROUNDS):
             decision = settle(self.view())
+            self._tell(decision.waiting)
             acted = self._act(decision)
             if not self._schedule() and not acted:
                 self._remember(decision.waiting)
@@ -272,11 +273,17 @@ class World:
             if pod.outcome == "waiting":
                 pod.reason = reasons.get(pod.key, pod.reason)
 
+    def _tell(self, waiting: Iterable[Waiting]) -> None:
+        """Write on pods why they wait, as the condition that decisions read."""
+        reasons = {item.pod: (item.reason, item.message) for item in waiting}
+        for pod in self.pods.values():
+            pod.view = replace(pod.view, waiting=reasons.get(pod.key, ("", "")))
+
     def _write(self, pod: SimulatedPod, patch: Mapping[str, object]) -> None:
         """Change a pod as the API server does by a merge patch."""
         self._writes += 1
         raw = merged(merged(pod.raw, patch), {"metadata": {"resourceVersion": str(self._writes)}})
-        pod.raw, pod.view = raw, view_pod(msgspec.convert(raw, Pod))
+        pod.raw, pod.view = raw, replace(view_pod(msgspec.convert(raw, Pod)), waiting=pod.view.waiting)
 
     def _note(self, what: str, about: str, why: str) -> None:
         self.events.append(Event(self._now, what, about, why))

@@ -82,8 +82,10 @@ def carried_out(view, decision):
     """Return the view when a decision is written down: victims are on their way out, gates gone, labels true."""
     gone = {evict.pod: evict.claimant for evict in decision.evict}
     released = {release.pod: release for release in decision.ungate}
+    waiting = {item.pod: (item.reason, item.message) for item in decision.waiting}
 
     def change(one):
+        one = replace(one, waiting=waiting.get(one.key, ("", "")))
         if one.key in gone:
             one = replace(one, terminating=True, evicted_for=gone[one.key])
         if one.key in released:
