@@ -8,6 +8,7 @@ changed or added.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import click
@@ -95,7 +96,23 @@ def load(files: Iterable[BinaryIO]) -> Manifests:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a timestamp stays text."""
+    """YAML as Kubernetes reads it: a timestamp stays text, and no key stands twice in a mapping."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(stream)
+        self._checked: set[yaml.MappingNode] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Resolve merge keys, before which only what is written stands in the mapping."""
+        if node not in self._checked:
+            self._checked.add(node)
+            seen: set[tuple[str, str]] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in seen:
+                    problem = f"{key.value}: stands twice in one mapping"
+                    raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        super().flatten_mapping(node)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -104,6 +121,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 _LIST: Final = "List"
+_CORE: Final = ("Node", "Namespace", "Pod")  # kinds of v1 that are decoded
+_LAST_YEAR: Final = 9000  # so that what follows still has a year of four digits
 
 
 def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]]:
@@ -149,6 +168,12 @@ class _Reading:
         if not isinstance(kind, str) or not kind:
             self.faults.append(f"{source}: kind: missing: every object names its kind")
             return
+        if not isinstance(version, str) or not version:
+            self.faults.append(f"{source}: apiVersion: missing: every object names its version")
+            return
+        if kind in _CORE and "/" not in version and version != "v1":
+            self.faults.append(fault(f"{source}: apiVersion", version, f"a {kind} is of v1"))
+            return
         match version, kind:
             case "v1", "Node":
                 self._add(self.nodes, Node, source, document)
@@ -179,6 +204,7 @@ class _Reading:
         except msgspec.ValidationError as error:
             self.faults += [f"{source}: {found}" for found in misfits(raw, cls) or [str(error)]]
             return
+        self.faults += [f"{source}: {found}" for found in _untimely(value)]
         meta, kind = value.metadata, cls.__name__
         namespace = (meta.namespace or "default") if isinstance(value, Pod) else ""
         name = meta.name or ""
@@ -190,3 +216,28 @@ class _Reading:
         elif (earlier := self._known.setdefault((kind, namespace, name), source)) != source:
             self.faults.append(fault(f"{source}: metadata.name", name, f"stands already in {earlier}"))
         to.append(Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=raw, value=value))
+
+
+def _untimely(value: Node | Namespace | Pod) -> Iterator[str]:
+    """Yield what is wrong with the times of an object: each is a day and a time with its offset (RFC 3339)."""
+    meta = value.metadata
+    times = {
+        "metadata.creationTimestamp": meta.creation_timestamp,
+        "metadata.deletionTimestamp": meta.deletion_timestamp,
+    }
+    if not isinstance(value, Namespace) and value.status is not None:
+        times |= {
+            f"status.conditions[{index}].lastTransitionTime": condition.last_transition_time
+            for index, condition in enumerate(value.status.conditions or ())
+        }
+    for path, text in times.items():
+        if text and not _is_time(text):
+            yield fault(path, text, "write a time such as 2026-01-31T12:00:00Z")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return read.tzinfo is not None and read.year <= _LAST_YEAR
