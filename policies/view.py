@@ -231,7 +231,9 @@ def view_pod(pod: Pod) -> PodView:
         controlled=any(owner.controller for owner in meta.owner_references or ()),
         request=request,
         slices=tuple(
-            sorted((name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name))
+            sorted(
+                (name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name)
+            )
         ),
         constraints=constraints_of(spec),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
