@@ -26,6 +26,9 @@ from policies.constraints import Constraints, constraints_of
 from policies.model import Condition, Container, Node, Pod, Taint
 from policies.quantity import Amounts, QuantityError, amounts
 
+ORDER_S: Final = 60
+"""Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
+
 _FINISHED: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
@@ -92,6 +95,10 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     def in_flight(self) -> bool:
         """Return whether the agent has not yet carried out the last order."""
         return self.spec_plan != self.status_plan
+
+    def overdue(self, now: float) -> bool:
+        """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it."""
+        return self.in_flight and self.spec_plan.isdecimal() and now - int(self.spec_plan) / 1000 > ORDER_S
 
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""

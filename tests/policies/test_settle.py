@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from policies import names
-from policies.annotations import Placement
+from policies.annotations import BoardInventory, Placement, write_inventory
+from policies.catalogue import by_product
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.settle import UNSCHEDULABLE_S, queue_order, settle
 from policies.view import view_pod
-from tests.builders import A30, T4, make_node, make_pod
+from tests.builders import A30, A100, T4, make_node, make_pod
 from tests.policies.cluster import (
     agent_step,
     begin,
@@ -605,3 +606,27 @@ def test_profiles_are_named_as_the_driver_names_them():
     """P22: what is planned is what the board's own table calls it."""
     decision = settle(cluster([make_node(product="NVIDIA-A100-SXM4-80GB")], [gated("ml/a", "7g.80gb")]))
     assert decision.layouts[0].target == {0: (Placement("7g.80gb", 0),)}
+
+
+def test_an_agent_that_never_answers_holds_nobody_up():
+    """A node is labelled, but no agent runs there: after a minute the pod is planned on another."""
+    waiting = gated("a/waits", "3g.20gb")
+    order = {names.SPEC_PLACEMENTS: '{"0":[{"profile":"3g.20gb","start":4}]}', names.SPEC_PLAN: "1000000"}
+    silent = node("n1", annotations=order)
+    other = node("n2", placements={"0": []})
+    young = settle(cluster([silent, other], [waiting], now=1059.0))
+    assert young.layouts == ()
+    assert young.waiting[0].reason == names.BEING_CUT
+    old = settle(cluster([silent, other], [waiting], now=1061.0))
+    assert [layout.node for layout in old.layouts] == ["n2"]
+
+
+def test_boards_that_an_agent_has_reported_are_cut_first():
+    """Of two equal boards, one is known by its label only."""
+    model = by_product(A100)
+    board = BoardInventory(
+        index=0, uuid="GPU-1", model=A100, memory_mib=model.memory_mib, profiles=model.profiles, mig=True
+    )
+    reported = node("n2", placements={"0": []}, annotations=write_inventory([board]))
+    decision = settle(cluster([node("n1"), reported], [gated("a/waits", "3g.20gb")]))
+    assert [layout.node for layout in decision.layouts] == ["n2"]
