@@ -4,6 +4,7 @@ Built from the API's objects once per change of each object, so that deciding ne
 decisions read; 20,000 pods must fit in memory beside it.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -31,6 +32,8 @@ ORDER_S: Final = 60
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
+_COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
+_MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
 
 
@@ -363,11 +366,11 @@ def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> lis
             "its boards are left alone"
         )
         return []
-    if not count.isdecimal():
+    if not _COUNT.fullmatch(count):
         faults.append(f"label {names.COUNT_LABEL}: {count!r} is no count; its boards are left alone")
         return []
     memory = labels.get(names.MEMORY_LABEL, "")
-    if memory.isdecimal():
+    if _MEMORY.fullmatch(memory):
         model = msgspec.structs.replace(model, memory_mib=int(memory))
     return [
         Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)
