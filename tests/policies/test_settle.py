@@ -630,3 +630,19 @@ def test_boards_that_an_agent_has_reported_are_cut_first():
     reported = node("n2", placements={"0": []}, annotations=write_inventory([board]))
     decision = settle(cluster([node("n1"), reported], [gated("a/waits", "3g.20gb")]))
     assert [layout.node for layout in decision.layouts] == ["n2"]
+
+
+def test_slices_of_an_unknown_model_are_given_away_as_they_are_announced():
+    """No board of it is known, so none is cut; what its node announces is free all the same."""
+    unknown = node("n1", "NVIDIA-Unheard-Of", resources={"nvidia.com/mig-2g.11gb": "1"})
+    first, second = gated("a/first", "2g.11gb"), gated("b/second", "2g.11gb")
+    decision = settle(cluster([unknown], [first, second]))
+    assert [release.pod for release in decision.ungate] == ["a/first"]
+    assert [waiting.pod for waiting in decision.waiting] == ["b/second"]
+
+
+def test_slices_left_from_another_mode_are_given_away_too():
+    """The node's label says mps now; its MIG slices are still there."""
+    left = node("n1", mode="mps", placements={"0": [{"profile": "2g.10gb", "start": 0, "used": False}]},
+                resources={"nvidia.com/mig-2g.10gb": "1"})  # fmt: skip
+    assert [release.pod for release in settle(cluster([left], [gated("a/one", "2g.10gb")])).ungate] == ["a/one"]
