@@ -11,6 +11,7 @@ from typing import Final
 
 from policies import names
 from policies.annotations import PlacedSlice
+from policies.placement import bin_gb
 from policies.view import Board, NodeView
 
 WIDTH: Final = 64  # columns of a whole board; with its name it fits 80
@@ -47,15 +48,14 @@ def _bars(board: Board) -> tuple[str, str]:
 
 
 def _stretches(board: Board) -> Iterable[tuple[PlacedSlice, int, int]]:
-    """Yield each slice with its start and length, in memory units or GB; MPS slices one after another."""
+    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start."""
     position = 0
     for item in board.slices:
-        if item.start is None:
-            gigabytes = int(item.profile.removesuffix("gb"))
-            yield item, position, gigabytes
-            position += gigabytes
-        elif profile := board.model.profile(item.profile):
-            yield item, item.start, profile.memory_units
+        profile = board.model.profile(item.profile)
+        length = profile.memory_units if profile else bin_gb(item.profile)
+        if length is not None:
+            yield item, position if item.start is None else item.start, length
+            position += length
 
 
 def _cell(text: str, length: int, total: int) -> str:

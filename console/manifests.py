@@ -8,6 +8,7 @@ changed or added.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import click
@@ -110,7 +111,23 @@ def load(files: Iterable[BinaryIO]) -> Manifests:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: a timestamp stays text."""
+    """YAML as Kubernetes reads it: a timestamp stays text, and no key stands twice in a mapping."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(stream)
+        self._checked: set[yaml.MappingNode] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Resolve merge keys, before which only what is written stands in the mapping."""
+        if node not in self._checked:
+            self._checked.add(node)
+            seen: set[tuple[str, str]] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in seen:
+                    problem = f"{key.value}: stands twice in one mapping"
+                    raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        super().flatten_mapping(node)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -120,6 +137,9 @@ _Loader.yaml_implicit_resolvers = {
 
 _LIST: Final = "List"
 _WITHOUT_NAMESPACE: Final = (Node, Namespace, PriorityClass)
+_OURS: Final = "nos.nebuly.com/v1alpha1"
+_CORE: Final = ("Node", "Namespace", "Pod")  # kinds of v1 that are decoded
+_LAST_YEAR: Final = 9000  # so that what follows still has a year of four digits
 
 
 def _documents(file: BinaryIO, faults: list[str]) -> Iterator[tuple[str, object]]:
@@ -167,7 +187,14 @@ class _Reading:
         kind, version = document.get("kind"), document.get("apiVersion")
         if not isinstance(kind, str) or not kind:
             self.faults.append(f"{source}: kind: missing: every object names its kind")
-            return
+        elif not isinstance(version, str) or not version:
+            self.faults.append(f"{source}: apiVersion: missing: every object names its version")
+        elif kind in _CORE and "/" not in version and version != "v1":
+            self.faults.append(fault(f"{source}: apiVersion", version, f"a {kind} is of v1"))
+        else:
+            self._take(kind, version, source, document)
+
+    def _take(self, kind: str, version: str, source: str, document: Raw) -> None:
         match version, kind:
             case "v1", "Node":
                 self._add(self.nodes, Node, source, document)
@@ -178,27 +205,24 @@ class _Reading:
                 submitted = as_submitted(document, faults)
                 self.faults += [f"{source}: {found}" for found in faults]
                 self._add(self.pods, Pod, source, submitted)
-            case "nos.nebuly.com/v1alpha1", "ElasticQuota":
-                self._add(self.quotas, ElasticQuota, source, document)
-            case "nos.nebuly.com/v1alpha1", "CompositeElasticQuota":
-                self._add(self.quotas, CompositeElasticQuota, source, document)
             case "policy/v1", "PodDisruptionBudget":
                 self._add(self.budgets, PodDisruptionBudget, source, document)
             case "scheduling.k8s.io/v1", "PriorityClass":
                 self._add(self.priorities, PriorityClass, source, document)
+            case _, "ElasticQuota" | "CompositeElasticQuota" if version == _OURS:
+                cls = ElasticQuota if kind == "ElasticQuota" else CompositeElasticQuota
+                self._add(self.quotas, cls, source, document)
             case _:
-                meta = document.get("metadata")
-                names = meta if isinstance(meta, dict) else {}
-                self.others.append(
-                    Manifest(
-                        source=source,
-                        kind=kind,
-                        namespace=str(names.get("namespace") or ""),
-                        name=str(names.get("name") or ""),
-                        raw=document,
-                        value=document,
-                    )
-                )
+                self._keep(kind, source, document)
+
+    def _keep(self, kind: str, source: str, document: Raw) -> None:
+        """Keep an object of a kind that is not decoded as it is."""
+        meta = document.get("metadata")
+        names = meta if isinstance(meta, dict) else {}
+        namespace, name = str(names.get("namespace") or ""), str(names.get("name") or "")
+        self.others.append(
+            Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=document, value=document)
+        )
 
     def _add(self, to: list[Manifest[_Typed]], cls: type[_Typed], source: str, raw: Raw) -> None:
         try:
@@ -206,6 +230,7 @@ class _Reading:
         except msgspec.ValidationError as error:
             self.faults += [f"{source}: {found}" for found in misfits(raw, cls) or [str(error)]]
             return
+        self.faults += [f"{source}: {found}" for found in _untimely(value)]
         meta, kind = value.metadata, cls.__name__
         namespace = "" if isinstance(value, _WITHOUT_NAMESPACE) else meta.namespace or "default"
         name = meta.name or ""
@@ -217,3 +242,28 @@ class _Reading:
         elif (earlier := self._known.setdefault((kind, namespace, name), source)) != source:
             self.faults.append(fault(f"{source}: metadata.name", name, f"stands already in {earlier}"))
         to.append(Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=raw, value=value))
+
+
+def _untimely(value: Node | Namespace | Pod | Quota | PodDisruptionBudget | PriorityClass) -> Iterator[str]:
+    """Yield what is wrong with the times of an object: each is a day and a time with its offset (RFC 3339)."""
+    meta = value.metadata
+    times = {
+        "metadata.creationTimestamp": meta.creation_timestamp,
+        "metadata.deletionTimestamp": meta.deletion_timestamp,
+    }
+    if isinstance(value, Node | Pod) and value.status is not None:
+        times |= {
+            f"status.conditions[{index}].lastTransitionTime": condition.last_transition_time
+            for index, condition in enumerate(value.status.conditions or ())
+        }
+    for path, text in times.items():
+        if text and not _is_time(text):
+            yield fault(path, text, "write a time such as 2026-01-31T12:00:00Z")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return read.tzinfo is not None and read.year <= _LAST_YEAR

@@ -7,19 +7,19 @@ and the rest counts. A profile is spelt `1g.5gb+me` in JSON and `1g.5gb.me` in k
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from policies import names
-from policies.catalogue import Profile, canonical_profile
+from policies.catalogue import MiB, Profile, Start, Total, canonical_profile
 
 
 class Placement(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """A slice in a layout: its profile (`3g.20gb`, or `10gb` of MPS) and, for MIG, its first memory unit."""
 
     profile: str
-    start: int | None = None
+    start: Start | None = None
 
 
 class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -35,7 +35,7 @@ class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     profile: str
     used: bool
-    start: int | None = None
+    start: Start | None = None
     withdrawn: bool = False
     pod: str | None = None
 
@@ -63,17 +63,17 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
     """
 
-    index: int
+    index: Annotated[int, msgspec.Meta(ge=0)]
     uuid: str
     model: str
-    memory_mib: int = msgspec.field(name="memoryMiB")
+    memory_mib: MiB = msgspec.field(name="memoryMiB")
     profiles: tuple[Profile, ...] = ()
     mig_capable: bool | None = None
     mig: bool | None = None
     switch: str | None = None
-    mode: str | None = None
-    compute_slices: int | None = None
-    memory_units: int | None = None
+    mode: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(names.MODES)})$")] | None = None
+    compute_slices: Total | None = None
+    memory_units: Total | None = None
     fault: str | None = None
 
 
@@ -87,7 +87,8 @@ Faults = list[str]
 
 _T = TypeVar("_T")
 
-_COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d+)-(.+)-(free|used)")
+_COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d+)-(.+)-(free|used)", re.ASCII)
+_COUNT: Final = re.compile(r"\d{1,3}", re.ASCII)  # no board has a thousand slices
 
 _inventory = msgspec.json.Decoder(tuple[BoardInventory, ...])
 _placed = msgspec.json.Decoder(dict[int, tuple[PlacedSlice, ...]])
@@ -116,7 +117,7 @@ def read_counts(annotations: Mapping[str, str]) -> dict[int, dict[bool, Counter[
     counts: dict[int, dict[bool, Counter[str]]] = {}
     for key, value in annotations.items():
         match = _COUNT_KEY.fullmatch(key)
-        if match and value.isdecimal():
+        if match and _COUNT.fullmatch(value):
             index, profile, state = match.groups()
             board = counts.setdefault(int(index), {True: Counter(), False: Counter()})
             board[state == "used"][canonical_profile(profile)] += int(value)

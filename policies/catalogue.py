@@ -9,9 +9,16 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+
+# Bounds of what is read from a node. Wide, but within them no number can end a decision or take it for ever: one node
+# that talks nonsense must not disturb the pods of others.
+Units = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Total = Annotated[int, msgspec.Meta(ge=0, le=64)]  # 0 where a board has no MIG
+Start = Annotated[int, msgspec.Meta(ge=0, lt=64)]
+MiB = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -27,13 +34,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
         max: how many of it one board can hold at a time; 0 is "as many as fit".
     """
 
-    name: str
+    name: Annotated[str, msgspec.Meta(pattern=r"^[1-9]\d?g\.[1-9]\d{0,4}gb([+-].+)?$")]
     id: int
-    compute: int
-    memory_units: int
-    memory_mib: int = msgspec.field(name="memoryMiB")
-    starts: tuple[int, ...]
-    max: int = 0
+    compute: Units
+    memory_units: Units
+    memory_mib: MiB = msgspec.field(name="memoryMiB")
+    starts: tuple[Start, ...]
+    max: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property
     def plain(self) -> bool:

@@ -43,9 +43,6 @@ class Constraints(msgspec.Struct, frozen=True):
         )
 
 
-ANYWHERE: Final = Constraints()
-
-
 def constraints_of(spec: PodSpec) -> Constraints:
     """Return what a pod requires of its node."""
     affinity = spec.affinity and spec.affinity.node_affinity

@@ -8,6 +8,7 @@ what pods ask for, and it needs no table of units. Nothing here is ever a float.
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -52,6 +53,7 @@ def parse(quantity: Quantity) -> Fraction:
     return -value if sign == "-" else value
 
 
+@lru_cache(maxsize=1 << 12, typed=True)  # pods ask for the same few amounts again and again; 1 is not True
 def milli(quantity: Quantity) -> int:
     """Return a quantity in thousandths, rounded up as the API server's MilliValue does. Raises QuantityError."""
     thousandths = parse(quantity) * 1000

@@ -6,7 +6,6 @@ understood is a fault, never taken for "asks for nothing" (pain W34).
 """
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
 import msgspec
 
@@ -15,11 +14,9 @@ from policies.asked import Asked, at, read_annotations
 from policies.faults import fault
 from policies.model import Container, Pod
 from policies.record import Entry, read_record
-from policies.resources import GpuResources, read_gpu_resources
+from policies.resources import CONCERNED, GpuResources, read_gpu_resources
 from policies.shares import Memory, Share
 from policies.spelling import FOREIGN_ANNOTATIONS, FOREIGN_RESOURCES, foreign_advice
-
-_NVIDIA: Final = "nvidia.com"  # also with a dot behind it, as people misspell it
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -106,7 +103,7 @@ def may_ask(pod: Pod) -> bool:
         if (resources := place.container.resources)
         for amounts in (resources.limits, resources.requests)
     ]
-    return any(name.startswith((_NVIDIA, names.PREFIX)) for each in amounts for name in each or ())
+    return any(name.startswith(CONCERNED) for each in amounts for name in each or ())
 
 
 def slice_mode(resource: str) -> str:

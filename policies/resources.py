@@ -17,6 +17,9 @@ from policies.quantity import Quantity, QuantityError, parse
 from policies.shares import Share, share_of
 from policies.spelling import is_slice_name, meant_resource
 
+CONCERNED: Final = ("nvidia.com", names.PREFIX)
+"""How resources begin that may be meant for us; NVIDIA's also with a dot behind it, as people misspell it."""
+
 _GPU_RULE: Final = "ask for whole GPUs, or for a share of one above 0 and below 1: write for example 2, 0.5 or 250m"
 _SLICE_RULE: Final = "slices are whole: write for example 1"
 _QUOTA_RULE: Final = f"counts in quotas only: ask by an annotation of the pod, for example {names.MEMORY}: 10Gi"
@@ -49,7 +52,7 @@ class GpuResources(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return them with their values, as a person reads them."""
-        return ", ".join(f"{name} {value}" for name, (_, value) in self.written.items())
+        return _text(self.written)
 
 
 _NOTHING: Final = GpuResources()
@@ -95,7 +98,7 @@ def read_gpu_resources(container: Container, path: str, foreign: Collection[str]
 
 
 def _concerns(name: str) -> bool:
-    if not name.startswith(("nvidia.com", names.PREFIX)):
+    if not name.startswith(CONCERNED):
         return False
     known = name in (names.GPU, names.GPU_SHARED) or name.startswith(names.PREFIX)
     return known or is_slice_name(name) or meant_resource(name) is not None
@@ -140,11 +143,9 @@ def _mixed(path: str, written: Mapping[str, tuple[str, str]], foreign: Collectio
     """Return the fault of a container that asks for devices of two kinds, of which one at least is ours."""
     if len(written) < 2 or all(name in foreign for name in written):
         return ()
-    value = ", ".join(f"{name} {value}" for name, (_, value) in written.items())
-    return (
-        fault(
-            f"{path}.resources",
-            value,
-            "devices of two kinds collide in one container: give each a container of its own",
-        ),
-    )
+    rule = "devices of two kinds collide in one container: give each a container of its own"
+    return (fault(f"{path}.resources", _text(written), rule),)
+
+
+def _text(written: Mapping[str, tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {value}" for name, (_, value) in written.items())

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import length_hint
 from typing import NamedTuple
 
 from policies.geometry import Profiles
@@ -20,6 +21,7 @@ Nodes = int
 
 _TRIES = 400  # ways to spread the slices of one pod over the boards of one node that are looked at
 _STEPS = 5_000  # and slices put down to find them: slices of several kinds can fail to fit in very many ways
+_ALL_STEPS = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
 
 
 class Seat(NamedTuple):
@@ -113,6 +115,7 @@ class Seating:
     _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
     _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
     _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
+    _steps: int = _ALL_STEPS
 
     def __post_init__(self) -> None:
         self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
@@ -224,8 +227,11 @@ class Seating:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
         key = (kind.profiles, kind.settled, *states)
         if key not in self._spreads:
-            found = self._spread(kind, list(states), (), iter(range(_STEPS)))
-            self._spreads[key] = sorted(islice(found, _TRIES))
+            # Without steps left for the whole plan, the cheapest choice for one slice after another must do.
+            allowed = max(min(_STEPS, self._steps), 2 * len(kind.profiles))
+            steps = iter(range(allowed))
+            self._spreads[key] = sorted(islice(self._spread(kind, list(states), (), steps), _TRIES))
+            self._steps -= allowed - length_hint(steps)
         return self._spreads[key]
 
     def _spread(

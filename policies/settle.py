@@ -10,6 +10,8 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
+from msgspec.structs import replace
+
 from policies import names, reasons
 from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
@@ -35,11 +37,12 @@ def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
 
 
 class _Sorted:
-    """The view in order: nodes by name, pods by what can be done for them."""
+    """The view in order: nodes that have an agent first, then by name, pods by what can be done for them."""
 
     def __init__(self, view: View, ledger: Ledger) -> None:
         self.view = view
-        self.nodes = sorted(view.nodes, key=lambda node: node.name)
+        # Boards that an agent has reported come first: an order to a node without one is carried out by nobody.
+        self.nodes = sorted(view.nodes, key=lambda node: (not all(board.uuid for board in node.boards), node.name))
         self.bound: dict[str, list[PodView]] = {node.name: [] for node in self.nodes}
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
@@ -84,7 +87,7 @@ class _Settlement:
         landing: dict[Constraints, set[str]] = {}
         for pod in seen.promised:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
-        up = [node for node in seen.nodes if node.ready and not node.cordoned]
+        up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
         promised = {node.name: _promised_on(node, landing) for node in up}
         planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
         self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
@@ -241,6 +244,11 @@ class _Settlement:
         if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+
+
+def _without_overdue(node: NodeView, now: float) -> NodeView:
+    """Return the node; where its agent does not carry out the last order, without the slices that this would bring."""
+    return replace(node, spec={}) if node.overdue(now) else node
 
 
 def _promised_on(node: NodeView, promised: dict[Constraints, set[str]]) -> frozenset[str]:

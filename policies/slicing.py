@@ -53,7 +53,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         resource: what the container gets, `wish.count` times.
         mode: how it is made.
         model: the board for which it was chosen; None for an explicit slice that several models make, or none known.
-        cut: whether boards are cut for it, so that the pod waits until it is there.
+        cut: whether it is a slice of a node of ours, so that the pod waits at our gate until it is there.
         products: values of the product label to which the pod must be kept; empty if the name says enough.
         reason: the choice in one sentence; empty for an explicit slice.
         passed_over: modes that were preferred, but barred, each with why.
@@ -140,7 +140,7 @@ def _best(plans: Sequence[_Plan], wanted: Sequence[Wanted], inventory: Inventory
 
 def _choice(piece: Piece, wanted: Wanted, offer: Offer) -> Choice:
     wish, mode = wanted.wish, piece.kind.mode
-    cut = mode != names.TIMESLICING and bool(piece.profile)
+    cut = mode != names.TIMESLICING
     if isinstance(wish.ask, Slice):
         return Choice(wish=wish, resource=piece.resource, mode=mode, model=_maker(wish, piece.resource, offer), cut=cut)
     preferred = wanted.modes[: wanted.modes.index(mode)]

@@ -203,7 +203,9 @@ def _plot(node: NodeView, board: Board, protected: frozenset[str]) -> Plot:
     """Return the board with its slices sorted into fixed and free."""
     used = [item.placement for item in board.slices if item.used]
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
-    rigid = node.in_flight or not board.cuttable or board.mode not in (names.MIG, names.MPS)
+    # Slices left from another mode are given away as they are; nothing is made beside them.
+    left = any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
+    rigid = node.in_flight or not board.cuttable or left or board.mode not in (names.MIG, names.MPS)
     if rigid:
         target = Counter(node.target(board)) if node.in_flight and board.index in node.spec else Counter(used + idle)
         opened = sorted((target - Counter(used)).elements(), key=by_start)

@@ -4,6 +4,7 @@ Built from the API's objects once per change of each object, so that deciding ne
 decisions read; 20,000 pods must fit in memory beside it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -28,10 +29,15 @@ from policies.model import Condition, Container, Node, Pod, Taint
 from policies.quantity import Amounts, QuantityError, amounts
 from policies.timestamps import epoch
 
+ORDER_S: Final = 60
+"""Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
+
 _FINISHED: Final = ("Succeeded", "Failed")
 _ALWAYS: Final = "Always"
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
+_COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
+_MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
 
 
@@ -96,6 +102,10 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     def in_flight(self) -> bool:
         """Return whether the agent has not yet carried out the last order."""
         return self.spec_plan != self.status_plan
+
+    def overdue(self, now: float) -> bool:
+        """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it."""
+        return self.in_flight and self.spec_plan.isdecimal() and now - int(self.spec_plan) / 1000 > ORDER_S
 
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""
@@ -387,11 +397,11 @@ def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> lis
             "its boards are left alone"
         )
         return []
-    if not count.isdecimal():
+    if not _COUNT.fullmatch(count):
         faults.append(f"label {names.COUNT_LABEL}: {count!r} is no count; its boards are left alone")
         return []
     memory = labels.get(names.MEMORY_LABEL, "")
-    if memory.isdecimal():
+    if _MEMORY.fullmatch(memory):
         model = msgspec.structs.replace(model, memory_mib=int(memory))
     return [
         Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)

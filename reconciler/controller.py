@@ -19,7 +19,6 @@ import msgspec
 import structlog
 
 from kube.client import Client
-from kube.errors import ApiError, Unreachable
 from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.lease import Leadership
@@ -50,7 +49,7 @@ from reconciler.observe import (
     told,
 )
 from reconciler.quotas import ObservedQuota, QuotaWriter, project_composite, project_elastic, project_namespace
-from reconciler.rivals import find_rivals
+from reconciler.rivals import RivalWatch
 from reconciler.status import StatusWriter
 
 COALESCE_S: Final = 0.2
@@ -85,7 +84,7 @@ class Controller:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._leadership, self._stop, self._pulse = client, leadership, stop, pulse
+        self._leadership, self._stop, self._pulse = leadership, stop, pulse
         self._settings, self._settle, self._now, self._clock = settings, settle, now, clock
         self._pods = Informer(client, PODS, project_pod, indexes={TOLD: told, MARK: mark})
         self._nodes = Informer(client, NODES, project_node)
@@ -120,8 +119,7 @@ class Controller:
         self._changed = threading.Event()
         self._managed: frozenset[str] = frozenset()
         self._governed: Mapping[str, QuotaView] = {}
-        self._rivals: tuple[str, ...] = ()
-        self._rivals_due = clock()
+        self._rivals = RivalWatch(client, every_s=RESYNC_S, clock=clock)
         self._log = structlog.get_logger()
 
     def run(self) -> None:
@@ -152,8 +150,8 @@ class Controller:
     def cycle(self) -> float:
         """Observe, settle and apply once; return the seconds after which the next cycle is due without any change."""
         self._changed.clear()  # first: what changes from now on is for the next cycle
-        if self._rivals_present():
-            self._refuse()
+        if rivals := self._rivals.look():
+            self._refuse(rivals)
             return RESYNC_S
         with CYCLE.labels("observe").time():
             assumed = {**self._applier.repeat_unknown(), **self._evictor.assumed()}
@@ -213,23 +211,9 @@ class Controller:
         cuts = tuple(cut for cut in decision.cuts if cut.node in read)
         return seen, msgspec.structs.replace(decision, cuts=cuts)
 
-    def _rivals_present(self) -> bool:
-        """Return whether nos is in the cluster, as seen within the last resync."""
-        if self._clock() >= self._rivals_due:
-            try:
-                self._rivals = find_rivals(self._client)
-            except (ApiError, Unreachable, msgspec.DecodeError) as error:
-                self._log.warning("rivals_not_looked_for", error=str(error))
-            self._rivals_due = self._clock() + RESYNC_S
-            if self._rivals:
-                self._log.error(
-                    "nos_is_here", objects=self._rivals, way_out="uninstall nos, then this goes on by itself"
-                )
-        return bool(self._rivals)
-
-    def _refuse(self) -> None:
+    def _refuse(self, rivals: Sequence[str]) -> None:
         """Tell the pods that are held why nothing happens."""
-        message = f"nos is still in the cluster ({', '.join(self._rivals)}); nothing is decided until it is uninstalled"
+        message = f"nos is still in the cluster ({', '.join(rivals)}); nothing is decided until it is uninstalled"
         gated = (pod for pod in self._pods.store.list() if pod.gated)
         self._say(tuple(Waiting(pod=pod.key, reason=names.NOS_PRESENT, message=message) for pod in gated))
 

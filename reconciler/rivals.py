@@ -4,11 +4,14 @@ nos's partitioner and agents act on the same annotations as ours, its webhooks j
 there we do nothing, and say which objects they are.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import structlog
 
 from kube.client import Client
+from kube.errors import ApiError, Unreachable
 from kube.resource import VALIDATING_WEBHOOKS, Resource
 
 WORKLOADS: Final = (
@@ -49,6 +52,29 @@ class _List(msgspec.Struct, frozen=True):
 
 
 _LIST: Final = msgspec.json.Decoder(_List)
+
+
+class RivalWatch:
+    """Looks for nos again and again; while the API server does not answer, what was seen last counts."""
+
+    def __init__(self, client: Client, *, every_s: float, clock: Callable[[], float]) -> None:
+        self._client, self._every_s, self._clock = client, every_s, clock
+        self._seen: tuple[str, ...] = ()
+        self._due = clock()
+
+    def look(self) -> tuple[str, ...]:
+        """Return what there is of nos, as seen at most `every_s` seconds ago."""
+        if self._clock() < self._due:
+            return self._seen
+        log = structlog.get_logger()
+        try:
+            self._seen = find_rivals(self._client)
+        except (ApiError, Unreachable, msgspec.DecodeError) as error:
+            log.warning("rivals_not_looked_for", error=str(error))
+        self._due = self._clock() + self._every_s
+        if self._seen:
+            log.error("nos_is_here", objects=self._seen, way_out="uninstall nos, then this goes on by itself")
+        return self._seen
 
 
 def find_rivals(client: Client) -> tuple[str, ...]:

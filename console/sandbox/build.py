@@ -29,7 +29,13 @@ def ensure_binaries(progress: Progress, *, environment: Mapping[str, str] = os.e
     paths = _brought(environment, progress)
     cache = cache_directory(environment)
     if _missing(paths, cache):
-        cache.mkdir(parents=True, exist_ok=True)
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxError(
+                f"{cache}: cannot be made ({error.strerror}); name another directory for what is built by "
+                f"XDG_CACHE_HOME, or bring the programs by {ASSETS}"
+            ) from error
         with exclusive(cache, on_wait=lambda: progress.line("another start is building; waiting for it")):
             _build(_missing(paths, cache), cache, environment, progress)
     return {binary.name: paths.get(binary.name) or cached_path(binary, cache) for binary in BINARIES}

@@ -5,7 +5,7 @@ held to the request rates that protect a shared one: 20 a second would be what a
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -110,99 +110,72 @@ def prepare(
 
 def etcd(plane: ControlPlane) -> Command:
     """Return the command of etcd: one member, in memory as far as it can be."""
-    return Command(
-        name=binaries.ETCD.name,
-        grace_s=_GRACE_S,
-        arguments=(
-            plane.programs[binaries.ETCD.name],
-            "--data-dir=etcd",
-            f"--listen-client-urls={_ETCD_CLIENTS}",
-            f"--advertise-client-urls={_ETCD_CLIENTS}",
-            f"--listen-peer-urls={_ETCD_PEERS}",
-            f"--initial-advertise-peer-urls={_ETCD_PEERS}",
-            f"--initial-cluster=default={_ETCD_PEERS}",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        ),
+    return _command(
+        plane,
+        binaries.ETCD,
+        "--data-dir=etcd",
+        f"--listen-client-urls={_ETCD_CLIENTS}",
+        f"--advertise-client-urls={_ETCD_CLIENTS}",
+        f"--listen-peer-urls={_ETCD_PEERS}",
+        f"--initial-advertise-peer-urls={_ETCD_PEERS}",
+        f"--initial-cluster=default={_ETCD_PEERS}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
     )
 
 
 def api_server(plane: ControlPlane) -> Command:
     """Return the command of kube-apiserver, with the admission plugins that a cluster has by default."""
     files = plane.credentials
-    return Command(
-        name=binaries.API_SERVER.name,
-        grace_s=_GRACE_S,
+    return _command(
+        plane,
+        binaries.API_SERVER,
+        f"--etcd-servers={_ETCD_CLIENTS}",
+        # The address of this machine alone is no endpoint that the service `kubernetes` could have.
+        "--endpoint-reconciler-type=none",
+        f"--token-auth-file={files.tokens}",
+        "--authorization-mode=RBAC",
+        f"--service-account-key-file={files.service_account_key}",
+        f"--service-account-signing-key-file={files.service_account_key}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--allow-privileged",
         port=plane.api_server_port,
-        ready=_serves(plane, plane.api_server_port),
-        arguments=(
-            plane.programs[binaries.API_SERVER.name],
-            f"--etcd-servers={_ETCD_CLIENTS}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={plane.api_server_port}",
-            # The address of this machine alone is no endpoint that the service `kubernetes` could have.
-            "--endpoint-reconciler-type=none",
-            f"--tls-cert-file={files.serving_certificate}",
-            f"--tls-private-key-file={files.serving_key}",
-            f"--token-auth-file={files.tokens}",
-            "--authorization-mode=RBAC",
-            f"--service-account-key-file={files.service_account_key}",
-            f"--service-account-signing-key-file={files.service_account_key}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--allow-privileged",
-            "--profiling=false",
-        ),
     )
 
 
 def scheduler(plane: ControlPlane) -> Command:
     """Return the command of kube-scheduler with its default profile."""
-    return Command(
-        name=binaries.SCHEDULER.name,
-        grace_s=_GRACE_S,
+    return _command(
+        plane,
+        binaries.SCHEDULER,
+        "--config=scheduler.yaml",
+        *_delegating(_scheduler_kubeconfig(plane)),
         port=plane.scheduler_port,
-        ready=_serves(plane, plane.scheduler_port),
-        arguments=(
-            plane.programs[binaries.SCHEDULER.name],
-            "--config=scheduler.yaml",
-            *_serving(plane, plane.scheduler_port, _scheduler_kubeconfig(plane)),
-        ),
     )
 
 
 def controller_manager(plane: ControlPlane) -> Command:
     """Return the command of kube-controller-manager with the controllers that a sandbox needs."""
     kubeconfig = _controller_manager_kubeconfig(plane)
-    return Command(
-        name=binaries.CONTROLLER_MANAGER.name,
-        grace_s=_GRACE_S,
+    return _command(
+        plane,
+        binaries.CONTROLLER_MANAGER,
+        f"--kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--root-ca-file={plane.credentials.ca}",
+        f"--kube-api-qps={_RATE['qps']}",
+        f"--kube-api-burst={_RATE['burst']}",
+        *_delegating(kubeconfig),
         port=plane.controller_manager_port,
-        ready=_serves(plane, plane.controller_manager_port, "/healthz"),
-        arguments=(
-            plane.programs[binaries.CONTROLLER_MANAGER.name],
-            f"--kubeconfig={kubeconfig}",
-            "--leader-elect=false",
-            f"--controllers={','.join(_CONTROLLERS)}",
-            f"--root-ca-file={plane.credentials.ca}",
-            f"--kube-api-qps={_RATE['qps']}",
-            f"--kube-api-burst={_RATE['burst']}",
-            *_serving(plane, plane.controller_manager_port, kubeconfig),
-        ),
+        health="/healthz",
     )
 
 
 def kwok(plane: ControlPlane) -> Command:
     """Return the command of kwok, which stands for the kubelets of simulated nodes."""
-    return Command(
-        name=binaries.KWOK.name,
-        grace_s=_GRACE_S,
-        arguments=(
-            plane.programs[binaries.KWOK.name],
-            f"--kubeconfig={_kwok_kubeconfig(plane)}",
-            "--config=kwok.yaml",
-        ),
-    )
+    return _command(plane, binaries.KWOK, f"--kubeconfig={_kwok_kubeconfig(plane)}", "--config=kwok.yaml")
 
 
 def base_environment(directory: Path) -> dict[str, str]:
@@ -213,24 +186,33 @@ def base_environment(directory: Path) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(directory), "TMPDIR": str(directory)}
 
 
-def _serves(plane: ControlPlane, port: int, path: str = "/readyz") -> Callable[[], bool]:
+def _command(
+    plane: ControlPlane, binary: binaries.Binary, *arguments: str, port: int | None = None, health: str = "/readyz"
+) -> Command:
+    """Return the command of a program; one with a port serves TLS there, and is ready once `health` answers."""
+    program = plane.programs[binary.name]
+    if port is None:
+        return Command(name=binary.name, grace_s=_GRACE_S, arguments=(program, *arguments))
+
     def ready() -> bool:
         with ApiClient(port, plane.credentials.ca, plane.admin_token) as client:
-            return client.answers(path)
+            return client.answers(health)
 
-    return ready
-
-
-def _serving(plane: ControlPlane, port: int, kubeconfig: Path) -> tuple[str, ...]:
-    return (
+    serving = (
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--tls-cert-file={plane.credentials.serving_certificate}",
         f"--tls-private-key-file={plane.credentials.serving_key}",
-        f"--authentication-kubeconfig={kubeconfig}",
-        f"--authorization-kubeconfig={kubeconfig}",
         "--profiling=false",
     )
+    return Command(
+        name=binary.name, grace_s=_GRACE_S, port=port, ready=ready, arguments=(program, *arguments, *serving)
+    )
+
+
+def _delegating(kubeconfig: Path) -> tuple[str, str]:
+    """Return the arguments by which a component asks the API server who may call it."""
+    return f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"
 
 
 def _scheduler_configuration(plane: ControlPlane) -> dict[str, object]:

@@ -30,6 +30,7 @@ from console.sandbox.ports import free_ports
 from console.sandbox.processes import Command
 from console.sandbox.readiness import cluster_ready, server_version
 from console.sandbox.rooms import Config, Room, State
+from kube import logs
 
 _log = structlog.get_logger()
 
@@ -129,14 +130,7 @@ class Supervisor:
 
 def main(arguments: list[str]) -> int:
     """Run the supervisor with the arguments of the command line and return its exit status."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    logs.configure()
     name, lock, notify, *lifeline = arguments
     interrupts = Interrupts(int(lifeline[0]) if lifeline else None)
     room = Room(rooms.root() / name, int(lock))

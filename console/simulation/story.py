@@ -28,6 +28,7 @@ PREFIX: Final = "simulate.apportion/"
 AT: Final = PREFIX + "at"
 DURATION: Final = PREFIX + "duration"
 _RULE: Final = "write a duration such as 30s, 5m or 1m30s"
+_MOST_S: Final = 1e9  # of a duration: some thirty years
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 
@@ -162,10 +163,12 @@ def _seconds(path: str, text: object, faults: list[str]) -> float | None:
     if text is None:
         return None
     match = _DURATION.fullmatch(text) if isinstance(text, str) and text else None
-    if match is None:
+    parts = match.groups() if match else ()
+    seconds = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1, 0.001), strict=False) if part)
+    if match is None or seconds > _MOST_S:
         faults.append(fault(path, text, _RULE))
         return None
-    return sum(float(part) * unit for part, unit in zip(match.groups(), (3600, 60, 1, 0.001), strict=True) if part)
+    return seconds
 
 
 class _Completion:

@@ -10,7 +10,6 @@ from tests.agent.world import Killed, World, layout
 from tests.builders import T4
 
 MIG_1G = "nvidia.com/mig-1g.5gb"
-MIG_2G = "nvidia.com/mig-2g.10gb"
 MIG_4G = "nvidia.com/mig-4g.20gb"
 
 

@@ -1,4 +1,4 @@
-"""Objects with a memory: create, read, replace, merge and delete, with resourceVersions that forbid lost updates.
+"""Objects with a memory: create, read, merge and delete, with resourceVersions that forbid lost updates.
 
 Give it to a server as `otherwise`, and routes play faults in front of it.
 """
@@ -27,12 +27,15 @@ class Objects:
     def __getitem__(self, path: str) -> dict[str, Any]:
         return self._objects[path]
 
-    def put(self, request: Request) -> tuple[int, object]:
-        return self._change(request, lambda _, new: new)
-
     def patch(self, request: Request) -> tuple[int, object]:
         assert request.headers["Content-Type"] == "application/merge-patch+json"
-        return self._change(request, _merge)
+        old = self._objects.get(request.path)
+        if old is None:
+            return 404, status(404, "NotFound")
+        new = _merge(old, json.loads(request.body))
+        if new["metadata"].get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
+            return 409, status(409, "Conflict")
+        return 200, self._keep(request.path, new)
 
     def get(self, request: Request) -> tuple[int, object]:
         found = self._objects.get(request.path)
@@ -47,15 +50,6 @@ class Objects:
 
     def delete(self, request: Request) -> tuple[int, object]:
         return (200, self._objects.pop(request.path)) if request.path in self._objects else self.get(request)
-
-    def _change(self, request: Request, change: Any) -> tuple[int, object]:
-        old = self._objects.get(request.path)
-        if old is None:
-            return 404, status(404, "NotFound")
-        new = change(old, json.loads(request.body))
-        if new["metadata"].get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
-            return 409, status(409, "Conflict")
-        return 200, self._keep(request.path, new)
 
     def _keep(self, path: str, new: dict[str, Any]) -> dict[str, Any]:
         self._version += 1

@@ -30,3 +30,12 @@ def test_mps_slices_follow_each_other_and_the_rest_is_open():
 
 def test_nothing_is_drawn_where_there_is_no_board():
     assert draw([view_node(make_node(mode=None))]) == ""
+
+
+def test_mig_slices_without_a_place_stand_one_after_another():
+    """As they are where nos's counts tell of slices that no layout holds."""
+    placements = {"0": [{"profile": "2g.12gb", "used": True}, {"profile": "2g.12gb", "used": False}]}
+    assert draw([view_node(make_node("gpu-1", A30, placements=placements))]).splitlines() == [
+        "gpu-1  0 mig  |2g.12gb                        |2g.12gb                        |",
+        "              |-                              |used                           |",
+    ]

@@ -94,6 +94,21 @@ def test_a_timestamp_stays_text():
         pytest.param("x: " + "9" * 5000, None, id="a number of 5000 digits"),
         pytest.param("just text", ["f0.yaml, document 1: just text: must be a Kubernetes object"], id="no object"),
         pytest.param("a: 1", ["f0.yaml, document 1: kind: missing: every object names its kind"], id="no kind"),
+        pytest.param("kind: Pod", ["f0.yaml, document 1: apiVersion: missing: every object names its version"], id="no version"),
+        pytest.param("apiVersion: V1\nkind: Pod", ["f0.yaml, document 1: apiVersion: V1: a Pod is of v1"], id="wrong version"),
+        pytest.param(POD.replace("name: main", "name: main, name: other"),
+                     ["f0.yaml, line 5, column 34: name: stands twice in one mapping"], id="a key twice"),
+        pytest.param(POD.replace("name: a,", "name: a, creationTimestamp: yesterday, deletionTimestamp: 2026-02-30T00:00:00Z,"),
+                     ["f0.yaml, document 1: metadata.creationTimestamp: yesterday: write a time such as 2026-01-31T12:00:00Z",
+                      "f0.yaml, document 1: metadata.deletionTimestamp: 2026-02-30T00:00:00Z: write a time such as 2026-01-31T12:00:00Z"],
+                     id="no times"),
+        pytest.param(POD.replace("name: a,", "name: a, creationTimestamp: 2026-01-31T12:00:00,"),
+                     ["f0.yaml, document 1: metadata.creationTimestamp: 2026-01-31T12:00:00: write a time such as 2026-01-31T12:00:00Z"],
+                     id="a time without offset"),
+        pytest.param("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
+                     "status: {conditions: [{type: Ready, status: 'True', lastTransitionTime: now}]}",
+                     ["f0.yaml, document 1: status.conditions[0].lastTransitionTime: now: write a time such as 2026-01-31T12:00:00Z"],
+                     id="no time in a condition"),
         pytest.param("apiVersion: v1\nkind: Node\nmetadata: {}",
                      ["f0.yaml, document 1: metadata.name: missing: a Node needs a name"], id="no name"),
         pytest.param("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\nspec: {containers: [{resources: {limits: {cpu: x}}}]}",
@@ -106,6 +121,18 @@ def test_a_timestamp_stays_text():
 def test_what_cannot_be_read_is_told_with_its_place(text, found):
     told = faults(text)
     assert told == found if found else len(told) == 1
+
+
+def test_a_merged_key_may_be_written_again():
+    (pod,) = read(
+        POD.replace("metadata: {", "x: &x {name: z, uid: y}\nw: &w {<<: *x, name: w}\nmetadata: {<<: [*w, *x], ")
+    ).pods
+    assert (pod.name, pod.value.metadata.uid) == ("a", "y")
+
+
+def test_another_groups_kind_of_the_same_name_is_none_of_ours():
+    (node,) = read("apiVersion: longhorn.io/v1beta2\nkind: Node\nmetadata: {name: n}").others
+    assert node.kind == "Node"
 
 
 def test_faults_of_all_files_are_told_together():

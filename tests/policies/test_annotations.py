@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from policies import names
 from policies.annotations import (
     PlacedSlice,
@@ -31,6 +33,31 @@ def test_the_inventory_of_the_design_is_read_and_written_back():
     assert (boards[0].memory_mib, boards[0].mig, boards[0].mode) == (40536, True, "mig")
     assert boards[0].profiles[0].starts == (0, 1, 2, 3, 4, 5, 6)
     assert json.loads(write_inventory(boards)[names.INVENTORY]) == json.loads(INVENTORY)
+
+
+@pytest.mark.parametrize(
+    ("written", "nonsense", "path"),
+    [
+        pytest.param('"memoryMiB": 40536', '"memoryMiB": 0', "$[0].memoryMiB", id="no-memory"),
+        pytest.param('"memoryUnits": 1', '"memoryUnits": 0', "$[0].profiles[0].memoryUnits", id="slice-of-nothing"),
+        pytest.param('"memoryUnits": 8', '"memoryUnits": 99999999', "$[0].memoryUnits", id="endless-board"),
+        pytest.param('"starts": [0,', '"starts": [-1,', "$[0].profiles[0].starts[0]", id="before-the-board"),
+        pytest.param('"name": "1g.5gb"', '"name": "weird"', "$[0].profiles[0].name", id="no-profile"),
+        pytest.param('"mode": "mig"', '"mode": "mgi"', "$[0].mode", id="no-mode"),
+    ],
+)
+def test_an_inventory_with_nonsense_is_a_fault_of_its_node_alone(written, nonsense, path):
+    """These numbers are divided by and shifted by in every decision: one node's must not end those of all."""
+    assert written in INVENTORY
+    faults = []
+    assert read_inventory({names.INVENTORY: INVENTORY.replace(written, nonsense, 1)}, faults) is None
+    assert [path in each for each in faults] == [True]
+
+
+def test_a_count_that_no_board_has_is_left_out():
+    key = f"{names.STATUS_GPU}0-1g.5gb-free"
+    assert read_counts({key: "7"})[0][False] == {"1g.5gb": 7}
+    assert read_counts({key: "999999999999"}) == {}
 
 
 def test_the_placements_of_the_design_are_read_and_written_back_with_their_counts():

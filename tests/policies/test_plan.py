@@ -149,6 +149,26 @@ def test_slices_of_several_kinds_in_one_pod_find_their_boards_or_are_given_up_in
     assert time.process_time() - began < 2
 
 
+def test_many_pods_whose_mixes_nearly_fit_end_in_time_and_a_plain_one_is_still_served():
+    """Each mix fails to fit in very many ways; looked at one by one, to the end of each, they had no bound together."""
+
+    def odd(number):
+        asked = {
+            "3g.20gb": 9 + number % 5,
+            "2g.10gb": 8 + number % 7,
+            "1g.10gb": 3 + number % 3,
+            "1g.5gb": 6 + number % 40,
+        }
+        limits = {resource_of(profile): str(count) for profile, count in asked.items()}
+        return make_pod(f"ml/{number}", limits=limits, gates=(names.GATE,))
+
+    began = time.process_time()
+    found = planned([node(count=16)], [*map(odd, range(150)), gated("ml/plain", "1g.5gb", count=2)])
+
+    assert "ml/plain" in seats(found)
+    assert time.process_time() - began < 5
+
+
 def test_older_pods_take_what_younger_ones_cannot_use():
     """Scenario nodes-selector-leaves-room: the older one moves, so that the younger has its only place."""
     two = [node("n1", A30, labels={"zone": "a"}), node("n2", A30, labels={"zone": "b"})]

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from policies import names
-from policies.annotations import Placement
+from policies.annotations import BoardInventory, Placement, write_inventory
+from policies.catalogue import by_product
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ledger import Ledger
 from policies.settings import DEFAULTS
 from policies.settle import UNSCHEDULABLE_S, settle
 from policies.view import View, view_pod
-from tests.builders import A30, T4, make_node, make_pod
+from tests.builders import A30, A100, T4, make_node, make_pod
 from tests.policies.cluster import (
     agent_step,
     begin,
@@ -609,3 +610,43 @@ def test_profiles_are_named_as_the_driver_names_them():
     """P22: what is planned is what the board's own table calls it."""
     decision = settle(cluster([make_node(product="NVIDIA-A100-SXM4-80GB")], [gated("ml/a", "7g.80gb")]))
     assert decision.layouts[0].target == {0: (Placement("7g.80gb", 0),)}
+
+
+def test_an_agent_that_never_answers_holds_nobody_up():
+    """A node is labelled, but no agent runs there: after a minute the pod is planned on another."""
+    waiting = gated("a/waits", "3g.20gb")
+    order = {names.SPEC_PLACEMENTS: '{"0":[{"profile":"3g.20gb","start":4}]}', names.SPEC_PLAN: "1000000"}
+    silent = node("n1", annotations=order)
+    other = node("n2", placements={"0": []})
+    young = settle(cluster([silent, other], [waiting], now=1059.0))
+    assert young.layouts == ()
+    assert young.waiting[0].reason == names.BEING_CUT
+    old = settle(cluster([silent, other], [waiting], now=1061.0))
+    assert [layout.node for layout in old.layouts] == ["n2"]
+
+
+def test_boards_that_an_agent_has_reported_are_cut_first():
+    """Of two equal boards, one is known by its label only."""
+    model = by_product(A100)
+    board = BoardInventory(
+        index=0, uuid="GPU-1", model=A100, memory_mib=model.memory_mib, profiles=model.profiles, mig=True
+    )
+    reported = node("n2", placements={"0": []}, annotations=write_inventory([board]))
+    decision = settle(cluster([node("n1"), reported], [gated("a/waits", "3g.20gb")]))
+    assert [layout.node for layout in decision.layouts] == ["n2"]
+
+
+def test_slices_of_an_unknown_model_are_given_away_as_they_are_announced():
+    """No board of it is known, so none is cut; what its node announces is free all the same."""
+    unknown = node("n1", "NVIDIA-Unheard-Of", resources={"nvidia.com/mig-2g.11gb": "1"})
+    first, second = gated("a/first", "2g.11gb"), gated("b/second", "2g.11gb")
+    decision = settle(cluster([unknown], [first, second]))
+    assert [release.pod for release in decision.ungate] == ["a/first"]
+    assert [waiting.pod for waiting in decision.waiting] == ["b/second"]
+
+
+def test_slices_left_from_another_mode_are_given_away_too():
+    """The node's label says mps now; its MIG slices are still there."""
+    left = node("n1", mode="mps", placements={"0": [{"profile": "2g.10gb", "start": 0, "used": False}]},
+                resources={"nvidia.com/mig-2g.10gb": "1"})  # fmt: skip
+    assert [release.pod for release in settle(cluster([left], [gated("a/one", "2g.10gb")])).ungate] == ["a/one"]

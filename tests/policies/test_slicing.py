@@ -193,7 +193,7 @@ def test_the_model_of_an_explicit_slice_is_left_out_where_several_make_it():
 def test_a_slice_that_a_node_of_ours_announces_is_kept_though_its_boards_are_unknown():
     node = make_node(product="NVIDIA-Unheard-Of", resources={"nvidia.com/mig-2g.11gb": "2"})
     (choice,) = slicing(make_pod(limits={"nvidia.com/mig-2g.11gb": "1"}), node).choices
-    assert (choice.model, choice.cut) == (None, False)  # no board is cut for it, so it waits for none
+    assert (choice.model, choice.cut) == (None, True)  # it waits at our gate, and with our reason, until one is free
     gone = make_node(product="NVIDIA-Unheard-Of", resources={"nvidia.com/mig-2g.11gb": "0"})
     assert slicing(make_pod(limits={"nvidia.com/mig-2g.11gb": "1"}), gone).faults
 

@@ -138,3 +138,17 @@ def test_what_cannot_be_read_of_a_node_is_a_fault_of_that_node():
         "status.allocatable",
         "status.capacity",
     ]
+
+
+@pytest.mark.parametrize("count", ["1000000", "99999999999999999999", "-1", "x", "\u0663", ""])
+def test_a_count_of_boards_that_no_node_has_is_a_fault(count):
+    node = view_node(make_node(count=count))
+    assert node.boards == ()
+    assert [names.COUNT_LABEL in each for each in node.faults] == [True]
+
+
+@pytest.mark.parametrize("memory", ["0", "\u0663", "-1", "99999999999999999999"])
+def test_a_memory_label_that_no_board_has_leaves_the_table_to_say(memory):
+    """T4: 15360 MiB. With 0 every wish for memory, on whatever node, ended in a division by zero."""
+    node = view_node(make_node(product=T4, mode="mps", memory=memory))
+    assert [board.model.memory_mib for board in node.boards] == [15360]

@@ -107,6 +107,16 @@ def test_without_go_one_message_says_what_is_missing_and_three_ways_out(environm
     )
 
 
+def test_a_cache_that_cannot_be_made_is_named_with_two_ways_out(environment, fake_go, told, tmp_path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SandboxError) as raised:
+        ensure_binaries(Progress(told), environment={**environment, "XDG_CACHE_HOME": str(tmp_path / "file")})
+    assert str(raised.value) == (
+        f"{tmp_path}/file/apportion: cannot be made (Not a directory); name another directory for what is built by "
+        "XDG_CACHE_HOME, or bring the programs by KUBEBUILDER_ASSETS"
+    )
+
+
 def test_a_failed_build_names_the_program_the_cause_and_the_way_out_and_leaves_no_file(environment) -> None:
     with pytest.raises(SandboxError) as raised:
         ensure_binaries(Progress(io.StringIO()), environment={**environment, "FAKE_GO_FAILS": "1"})

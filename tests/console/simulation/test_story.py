@@ -154,6 +154,7 @@ def test_what_is_not_understood_or_not_simulated_is_a_problem():
             "at: soon", "[simulate.apportion/at]: soon: write a duration such as 30s, 5m or 1m30s", id="words"
         ),
         pytest.param("at: 30", "[simulate.apportion/at]: 30: write a duration such as 30s, 5m or 1m30s", id="no unit"),
+        pytest.param("at: 99999999999h", "[simulate.apportion/at]: 99999999999h: write a duration", id="ages"),
         pytest.param("duration: -5s", "[simulate.apportion/duration]: -5s: write a duration", id="negative"),
         pytest.param(
             "durtion: 5s",
