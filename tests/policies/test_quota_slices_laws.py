@@ -81,7 +81,7 @@ def test_whatever_happens_quotas_hold_released_pods_land_and_used_slices_stay(ch
             case "settle":
                 decision = settle(view)
                 audit(view, {release.pod for release in decision.ungate})
-                view = victims_marked(write(view, decision, str(turn + 1)), decision)
+                view = victims_marked(write(view, decision, plan(view, turn)), decision)
             case "agent":
                 view = agent_step(view, chance.choice(view.nodes).name)  # asserts that no slice in use is destroyed
             case "land":
@@ -94,6 +94,11 @@ def test_whatever_happens_quotas_hold_released_pods_land_and_used_slices_stay(ch
                 for pod in [pod for pod in view.pods if pod.terminating and not pod.finished][:1]:
                     view = end(view, pod.key)
         assert not land_all(view, chance)[1]
+
+
+def plan(view, turn):
+    """Return the id of an order that is given now."""
+    return str(int(view.now * 1000) + turn)  # milliseconds
 
 
 def victims_marked(view, decision):
@@ -117,7 +122,7 @@ def test_it_comes_to_rest_and_who_was_evicted_was_evicted_for_somebody_who_runs(
                 break
             view = end(view, chance.choice(leaving))
             continue
-        view = victims_marked(carry_out(view, decision, str(turn + 1)), decision)
+        view = victims_marked(carry_out(view, decision, plan(view, turn)), decision)
         view, stuck = land_all(view, chance)
         assert not stuck
     else:
