@@ -45,7 +45,8 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
 
 def _meanwhile(board: Plot, target: Placements) -> Placements | None:
     """Return what of a layout can be had while pods on their way out still hold slices, or None if nothing is new."""
-    held = Counter(board.leaving) - Counter(target)
+    # MPS slices have no place of their own, so those of pods that stay are counted too.
+    held = Counter(board.fixed) - Counter(board.open) + Counter(board.leaving) - Counter(target)
     if not held:
         return target
     created = Counter(target) - Counter(board.existing)

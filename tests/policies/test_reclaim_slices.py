@@ -90,6 +90,17 @@ def test_an_mps_bin_makes_room_by_its_gigabytes():
     assert victims(settle(view)) == ["b/b-00-3", "b/b-00-2"]
 
 
+def test_a_bin_of_a_pod_that_stays_is_not_taken_for_one_that_goes():
+    """Bins have no place, so a board with two used ones of which one goes must keep both until it has gone."""
+    view = lent([[("8gb", None), ("8gb", None), ("20gb", None)]], 28, claim("a/claim", "12gb"), mode=names.MPS)
+    decision = settle(view)
+    assert victims(decision) == ["b/b-00-2"]
+    view = lent([[("20gb", None), ("8gb", None), ("8gb", None)]], 28, claim("a/claim", "12gb"), mode=names.MPS)
+    decision = settle(view)
+    assert victims(decision) == ["b/b-00-2"]
+    assert settle(carried_out(view, decision)).layouts == ()
+
+
 def test_who_is_within_his_min_keeps_his_slice_though_a_board_could_be_cut_then():
     view = lent([SEVEN], 35, claim("a/claim", "3g.20gb"))
     decision = settle(view)
