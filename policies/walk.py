@@ -11,9 +11,10 @@ from policies.ledger import Ledger, Member
 from policies.plan import Demand, Planner
 from policies.quota import Lack, amount, never
 from policies.reasons import Reason
-from policies.reclaim import Claimant, Reclaim
+from policies.reclaim import Reclaim
 from policies.seating import Kind
 from policies.settings import QuotaSettings
+from policies.trial import Claimant, Stage
 from policies.view import PodView, View
 
 
@@ -155,15 +156,15 @@ class Walk:
 
     def _reclaiming(self) -> Reclaim:
         if self._reclaim is None:
-            self._reclaim = Reclaim(
+            stage = Stage(
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                members=[member for member in self.ledger.members.values() if not member.pod.gated],
                 labels=self.ledger.capacities(),
                 budgets=self.view.budgets,
-                now=self.view.now,
             )
+            members = [member for member in self.ledger.members.values() if not member.pod.gated]
+            self._reclaim = Reclaim(stage, members, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
