@@ -1,7 +1,7 @@
 """`quota`: how fast gated pods are released on the sandbox, how long settling a large cluster takes, and a claim.
 
-Released: the pods are created first and wait, since their quota has no share; then it is given one, and the time
-counts from there until the last has lost its gate. The API server, the scheduler and kwok share the machine.
+Released: the pods of a governed namespace are created first and wait for nodes of a label; then all nodes get it, and
+the time counts from there until the last pod has lost its gate. The API server, the scheduler and kwok share the machine.
 """
 
 import json
@@ -28,6 +28,7 @@ from tests.builders import A100, make_node, make_pod
 
 GATED = 10_000
 CREATORS = 8
+OPEN = {"open": "yes"}
 SETTLED_PODS, QUOTAS, NODES = 20_000, 200, 1000
 ROUNDS = 5
 CLAIMS = 20
@@ -103,11 +104,11 @@ def _manifest(namespace: str, minimum: dict[str, str]) -> str:
     )
 
 
-def _pod(name: str, **resources: str) -> dict:
+def _pod(name: str, selector: dict[str, str] | None = None, **resources: str) -> dict:
     container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": resources}}
     if "cpu" not in resources:
         container["resources"] = {"limits": resources}
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "nodeSelector": selector or {}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
@@ -115,7 +116,7 @@ def _released_per_s() -> float:
     """Return how many of many waiting pods are released per second once their quota may have them all."""
     with Sandbox.start({"t4": GATED // 400}) as sandbox:
         sandbox.kubectl("create", "namespace", "crowd")
-        sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1m"}))
+        sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1000"}))
         client = Client.load(str(sandbox.kubeconfig))
         _until_governed(sandbox)
         released: set[str] = set()
@@ -131,9 +132,11 @@ def _released_per_s() -> float:
         watch.on_change(note)
         watch.start()
         with ThreadPoolExecutor(CREATORS) as creators:
-            list(creators.map(lambda n: client.create(PODS.path("crowd"), _pod(f"p{n}", cpu="10m")), range(GATED)))
+            list(
+                creators.map(lambda n: client.create(PODS.path("crowd"), _pod(f"p{n}", OPEN, cpu="10m")), range(GATED))
+            )
         started = time.monotonic()
-        sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1000"}))
+        sandbox.kubectl("label", "nodes", "--all", "open=yes")
         all_released.wait(WAIT_S)
         took = time.monotonic() - started
         watch.stop()
@@ -165,7 +168,8 @@ def _claim_times_s() -> list[float]:
                 lender.create(_pod(claim, **seven))
                 lender.wait(claim, lambda pod: pod is not None and pod.running, WAIT_S)
                 times.append(time.monotonic() - started)
-                for watch, name in ((lender, claim), (crowd, f"own-{number}")):
-                    watch.delete(name)
-                    watch.wait(name, lambda pod: pod is None, WAIT_S)
+                for watch in (lender, crowd):
+                    for pod in watch.all():
+                        watch.delete(pod.name)
+                        watch.wait(pod.name, lambda pod: pod is None, WAIT_S)
     return times
