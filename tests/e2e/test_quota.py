@@ -172,5 +172,60 @@ def test_what_decides_over_others_is_not_written_by_users(cluster, teams):
             cluster.kubectl(*arguments)
 
 
+NOS = """
+apiVersion: nos.nebuly.com/v1alpha1
+kind: ElasticQuota
+metadata: {name: quota-a, namespace: nos-a}
+spec:
+  min: {cpu: 2, nos.nebuly.com/gpu-memory: 16}
+  max: {cpu: 10}
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: CompositeElasticQuota
+metadata: {name: quota-bc, namespace: default}
+spec:
+  namespaces: [nos-b, nos-c]
+  min: {nvidia.com/gpu: 4}
+  max: {nvidia.com/gpu: 8}
+"""
+
+
+def test_manifests_of_nos_work_unchanged(cluster):
+    """As its guide has them, with its scheduler's name on a pod that asks for CPU alone."""
+    for space in ("nos-a", "nos-b", "nos-c"):
+        cluster.kubectl("create", "namespace", space)
+    cluster.kubectl("apply", "-f", "-", stdin=NOS)
+    for space, quota in (("nos-a", "quota-a"), ("nos-b", "quota-bc"), ("nos-c", "quota-bc")):
+        eventually(lambda space=space, quota=quota: label(cluster, space) == quota, "the label is there", WAIT_S)
+    for kind, name, space in (("eq", "quota-a", "nos-a"), ("ceq", "quota-bc", "default")):
+        cluster.kubectl("wait", "--for=condition=Ready", kind, name, "-n", space, f"--timeout={WAIT_S:.0f}s")
+    with PodWatch(cluster, "nos-a") as pods:
+        spec = raw_pod("/x", requests={"cpu": "1500m"}, schedulerName="nos-scheduler")["spec"]
+        pods.create({"metadata": {"name": "own"}, "spec": spec})
+        pods.wait("own", lambda pod: pod is not None and pod.running and pod.capacity == names.IN_QUOTA, WAIT_S)
+        pods.create({"metadata": {"name": "over"}, "spec": spec})
+        # CPU is lent only by those who own some: there is nobody, so three of two is too much ...
+        pods.wait("over", lambda pod: pod is not None and pod.gated and pod.waiting[0] != "", WAIT_S)
+        # ... until the quota grows.
+        cluster.kubectl("patch", "eq", "quota-a", "-n", "nos-a", "--type=merge", '-p={"spec":{"min":{"cpu":4}}}')
+        pods.wait("over", lambda pod: pod is not None and pod.running, WAIT_S)
+        eventually(
+            lambda: get(cluster, "eq", "quota-a", "-n", "nos-a")["status"]["used"].get("cpu") == "3",
+            "used is true",
+            WAIT_S,
+        )
+        for wrong in (
+            NOS.replace("cpu: 10", "cpu: 1"),
+            NOS.replace("max: {cpu", "max: {gpu").replace("quota-a", "other"),
+            NOS.replace("quota-bc", "second"),
+            NOS.replace("namespace: nos-a", "namespace: nos-b"),
+        ):
+            with pytest.raises(KubectlError, match=r"denied the request|Invalid value"):
+                cluster.kubectl("apply", "-f", "-", stdin=wrong)
+        cluster.kubectl("delete", "pods", "--all", "-n", "nos-a", "--force", "--grace-period=0")
+    cluster.kubectl("delete", "eq,ceq", "--all", "-A")
+    cluster.kubectl("delete", "namespace", "nos-a", "nos-b", "nos-c")
+
+
 def reconciler(cluster):
     return next(process.pid for process in running(cluster.name).processes if process.name == "apportion-reconciler")

@@ -1,17 +1,22 @@
-"""What a real API server and scheduler make of the leader's patches."""
+"""What a real API server and scheduler make of the leader's patches and evictions."""
 
 import json
+import math
 import secrets
+import time
 
+import msgspec
 import pytest
 
 from console.sandbox.lifecycle import Sandbox
 from kube.client import Client
 from kube.errors import Conflict, NotFound
+from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.resource import NAMESPACES, NODES, PODS
-from policies.decision import Release, Waiting
-from reconciler.observe import TOLD, project_node, project_pod, told
+from policies.decision import Evict, Release, Waiting
+from reconciler.evictor import Evictor
+from reconciler.observe import MARK, TOLD, mark, project_node, project_pod, told
 from reconciler.patches import release_patch
 from reconciler.status import StatusWriter
 from tests.apiserver.server import PATIENCE_S
@@ -117,3 +122,91 @@ def test_a_condition_of_ours_stands_beside_those_of_others(client, namespace):
     told_now = {item["type"]: (item["status"], item["reason"], item["message"]) for item in conditions}
     assert told_now["nos.nebuly.com/Admitted"] == ("False", "NoSliceFits", "needs 3g.20gb; none is free")
     assert told_now["PodScheduled"][:2] == ("False", "SchedulingGated")
+
+
+@pytest.fixture
+def evictor(client, namespace):
+    """An evictor that follows the pods of the namespace, and the way to have it evict one for a claimant."""
+    pods = Informer(client, PODS, project_pod, namespace=namespace, indexes={MARK: mark})
+    pods.start()
+    assert pods.synced.wait(PATIENCE_S)
+    recorder = EventRecorder(client, "tests")
+    made = Evictor(
+        client,
+        pods,
+        recorder,
+        held=lambda: True,
+        now=time.time,
+        clock=time.monotonic,
+        timeout_s=5.0,
+        max_grace_s=600,
+    )
+
+    def evict(pod, **change):
+        decided = Evict(
+            pod=pod.key,
+            uid=pod.uid,
+            version=pod.version,
+            claimant=f"{namespace}/claims",
+            claimant_uid="",
+            quota="q",
+            grace_s=7,
+            reason="Reclaimed",
+            message="a test",
+        )
+        pods.lay_over(client.get(PODS.path(namespace, pod.name)))
+        return made.apply([msgspec.structs.replace(decided, **change)], {pod.key: pod})
+
+    yield evict, made
+    made.close()
+    recorder.close()
+    pods.stop()
+
+
+def running(client, sandbox, namespace, **metadata):
+    """Return a pod that is bound and runs."""
+    pod = {
+        "metadata": {"generateName": "runs-", **metadata},
+        "spec": {
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}],
+        },
+    }
+    name = json.loads(client.create(PODS.path(namespace), pod))["metadata"]["name"]
+    sandbox.kubectl("wait", "--for=condition=Ready", f"--timeout={PATIENCE_S:g}s", "-n", namespace, f"pod/{name}")
+    return project_pod(client.get(PODS.path(namespace, name)))
+
+
+def test_a_victim_bears_its_mark_when_it_ends_and_keeps_to_the_grace(client, sandbox, namespace, evictor):
+    evict, _ = evictor
+    pod = running(client, sandbox, namespace, finalizers=["tests.apportion/hold"])
+    while evict(pod) == 0.0:  # somebody has written its status meanwhile: decide anew, as the leader does
+        pod = project_pod(client.get(PODS.path(namespace, pod.name)))
+    raw = json.loads(client.get(PODS.path(namespace, pod.name)))
+    assert raw["metadata"]["annotations"]["nos.nebuly.com/evicted-for"] == f"{namespace}/claims"
+    assert raw["metadata"]["deletionGracePeriodSeconds"] == 7
+    [disrupted] = [item for item in raw["status"]["conditions"] if item["type"] == "DisruptionTarget"]
+    assert disrupted["reason"] == "EvictionByEvictionAPI"
+    client.merge_patch(PODS.path(namespace, pod.name), {"metadata": {"finalizers": None}})
+
+
+def test_a_budget_that_refuses_leaves_the_pod_as_it_was(client, sandbox, namespace, evictor):
+    """Q11: 429 of the API server itself, under a budget that the view did not know."""
+    evict, made = evictor
+    pod = running(client, sandbox, namespace, labels={"app": "kept"})
+    sandbox.kubectl("create", "pdb", "kept", "-n", namespace, "--selector=app=kept", "--min-available=1")
+    sandbox.kubectl("wait", "--for=jsonpath={.status.expectedPods}=1", "-n", namespace, "pdb/kept")
+    while (again_s := evict(project_pod(client.get(PODS.path(namespace, pod.name))))) == 0.0:
+        pass
+    assert 0 < again_s < math.inf
+    now = project_pod(client.get(PODS.path(namespace, pod.name)))
+    assert (now.terminating, now.evicted_for, now.running) == (False, "", True)
+    assert made.assumed()[pod.key].refused_until > time.time()
+
+
+def test_another_pod_of_the_name_is_not_evicted(client, sandbox, namespace, evictor):
+    evict, _ = evictor
+    pod = running(client, sandbox, namespace)
+    marked = msgspec.structs.replace(pod, evicted_for=f"{namespace}/claims")
+    assert evict(marked, uid="00000000-0000-0000-0000-000000000000") == 0.0
+    assert not project_pod(client.get(PODS.path(namespace, pod.name))).terminating
