@@ -34,8 +34,10 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
         for plot, state in enumerate(plan.seating.states[position]):
             board = site.plots[plot]
             wanted = state.target and _meanwhile(board, state.target)
-            gone = {item.profile for item in Counter(board.existing) - Counter(wanted or board.existing)}
-            if wanted and not any(landing.get(profile, 0) >> position & 1 for profile in gone):
+            if not wanted:
+                continue
+            gone = {item.profile for item in Counter(board.existing) - Counter(wanted)}
+            if not any(landing.get(profile, 0) >> position & 1 for profile in gone):
                 target[board.index], basis[board.index] = wanted, board.existing
         if target:
             lost = any(Counter(basis[index]) - Counter(layout) for index, layout in target.items())

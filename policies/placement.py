@@ -46,6 +46,7 @@ def resource_of(profile: str) -> str:
     return names.MPS_RESOURCE + profile if _BIN.fullmatch(profile) else names.mig_resource(profile)
 
 
+@lru_cache(maxsize=4096)
 def profile_of(resource: str) -> str:
     """Return the profile that a MIG or MPS resource announces. Raises ValueError for any other resource."""
     if resource.startswith(names.MIG_RESOURCE):

@@ -94,7 +94,9 @@ def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
 
 def _lacks_slices(kind: Kind, boards: list[list[State]], packing: Packing) -> str:
     """Return what is missing on the boards that make the slices, node by node."""
-    cuttable = [_Board(state) for states in boards for state in states if not state.plot.rigid]
+    states = [state for states in boards for state in states if not state.plot.rigid]
+    alike = {state: _Board(state) for state in dict.fromkeys(states)}  # a large cluster has few different ones
+    cuttable = [alike[state] for state in states]
     if not cuttable:
         return "no board that makes that can be cut now, and none of its slices is free"
     if len(set(kind.profiles)) > 1:

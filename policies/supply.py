@@ -6,6 +6,7 @@ can be scheduled, pain P16) and the bound pods (nobody holds it). Where they dis
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ from policies.catalogue import BoardModel
 from policies.geometry import Placements, by_start
 from policies.placement import arrange, lay_out, profile_of
 from policies.view import Board, NodeView, PodView, is_slice
+
+_REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
 
 UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
 """A board of which we know nothing, so that nothing can be made on it."""
@@ -92,8 +95,12 @@ def survey(
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
     then = _without(node, leaving, need - needed, needed) if leaving else node
-    unshown = needed - Counter(item.profile for board in then.boards for item in board.slices if item.used)
-    plots = [_plot(then, board, promised | unshown.keys()) for board in then.boards]
+    unshown = needed - _tally(then.boards).used
+    protected = promised.union(unshown)
+    plots = [
+        _plot(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
+        for board in then.boards
+    ]
     if leaving:
         plots = [
             replace(plot, leaving=_unused(*boards))
@@ -127,7 +134,7 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
     """
     boards = [_laid_out(board) for board in node.boards]
-    missing = need - Counter(item.profile for board in boards for item in board.slices)
+    missing = need - _tally(tuple(boards)).exist
     for profile in sorted(missing.elements(), key=_largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
@@ -199,15 +206,35 @@ def _unused(board: Board, then: Board) -> Placements:
     return tuple(sorted((used - still).elements(), key=by_start))
 
 
-def _plot(node: NodeView, board: Board, protected: frozenset[str]) -> Plot:
-    """Return the board with its slices sorted into fixed and free."""
+class _Tally(msgspec.Struct, frozen=True):
+    """Slices of boards by profile; for reading only, since it is remembered."""
+
+    exist: Counter[str]
+    used: Counter[str]
+    stay: Counter[str]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _tally(boards: tuple[Board, ...]) -> _Tally:
+    """Return how many slices boards have, how many of them are used, and how many are not withdrawn."""
+    slices = [item for board in boards for item in board.slices]
+    return _Tally(
+        exist=Counter(item.profile for item in slices),
+        used=Counter(item.profile for item in slices if item.used),
+        stay=Counter(item.profile for item in slices if not item.withdrawn),
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _plot(board: Board, in_flight: bool, ordered: Placements | None, protected: frozenset[str]) -> Plot:
+    """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
     used = [item.placement for item in board.slices if item.used]
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
     # Slices left from another mode are given away as they are; nothing is made beside them.
     left = any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
-    rigid = node.in_flight or not board.cuttable or left or board.mode not in (names.MIG, names.MPS)
+    rigid = in_flight or not board.cuttable or left or board.mode not in (names.MIG, names.MPS)
     if rigid:
-        target = Counter(node.target(board)) if node.in_flight and board.index in node.spec else Counter(used + idle)
+        target = Counter(used + idle) if ordered is None else Counter(ordered)
         opened = sorted((target - Counter(used)).elements(), key=by_start)
     else:
         opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
@@ -264,7 +291,7 @@ def _announced(node: NodeView) -> Counter[str]:
 def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> dict[str, int]:
     announced = _announced(node)
     if node.boards:
-        announced &= Counter(item.profile for board in node.boards for item in board.slices if not item.withdrawn)
+        announced &= _tally(node.boards).stay
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 

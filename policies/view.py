@@ -41,7 +41,7 @@ _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
 
 
-class Board(msgspec.Struct, frozen=True, kw_only=True):
+class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """One GPU of a node.
 
     Attributes:
