@@ -118,5 +118,11 @@ def _problems(world: World, manifests: Manifests) -> Iterator[tuple[str, str]]:
     for status in statuses(world):
         if not status.ready:
             yield f"{status.kind} {status.key}", f"{status.reason}: {status.message}"
+    for budget in manifests.budgets:
+        if budget.value.status is None:
+            yield (
+                f"PodDisruptionBudget {budget.key}",
+                "has no status.disruptionsAllowed, so that none of its pods may be evicted",
+            )
     for item in manifests.others:
         yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"

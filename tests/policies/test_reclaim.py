@@ -232,3 +232,65 @@ def test_a_faulty_quota_makes_only_its_own_pods_wait():
     assert victims(decision) == ["a/a-1"]
     waiting = {item.pod: item.reason for item in decision.waiting}
     assert waiting == {"broken/one": names.QUOTA_INVALID, "b/two": names.EVICTING}
+
+
+def test_what_is_promised_to_one_quota_is_not_charged_to_another():
+    """Q03: b's claimant takes four of the six; c's is judged by what c uses, and borrows one of the rest."""
+    pods = [*running("a", 2), pod("b/big", 4, created=1), pod("c/one")]
+    decision = case(*pods, quotas=[quota("a", 1), quota("b", 4), quota("c", 2)], nodes=[machine("n1", 8)])
+    assert [release.pod for release in decision.ungate] == ["b/big", "c/one"]
+    assert {status.key: status.used[names.GPU] for status in decision.quotas} == {
+        "a/quota": 2000, "b/quota": 4000, "c/quota": 1000,
+    }  # fmt: skip
+
+
+def test_a_quota_with_min_zero_gives_back_everything():
+    """Q09."""
+    decision = case(
+        *running("guest", 2), pod("a/job", 2), quotas=[quota("a", 2), quota("guest", 0)], nodes=[machine("n1", 2)]
+    )
+    assert victims(decision) == ["guest/guest-1", "guest/guest-0"]
+
+
+def test_idle_and_borrowed_gpus_together_are_enough():
+    """Q13: three idle, two of the newest; not the eight-GPU pod of lower priority, which is within min."""
+    low = [
+        pod("low/l-1", 2, node="n1", created=1, priority=10),
+        pod("low/l-2", 8, node="n1", created=2),
+        pod("low/l-3", 2, node="n1", created=3, priority=10),
+    ]
+    decision = case(
+        *low, *running("other", 1), pod("high/h", 5),
+        quotas=[quota("low", 10), quota("other", 1), quota("high", 5)], nodes=[machine("n1", 16)],
+    )  # fmt: skip
+    assert victims(decision) == ["low/l-3"]
+
+
+def test_pods_that_have_ended_use_nothing_though_a_finalizer_keeps_them():
+    """Q21."""
+    done = pod("a/done", node="n1", finished=True, running=False, terminating=True)
+    decision = case(done, pod("a/next"), quotas=[quota("a", 1, 1)])
+    assert ([release.pod for release in decision.ungate], decision.evict) == (["a/next"], ())
+
+
+def test_a_victim_that_somebody_else_deletes_counts_for_its_own_quota_until_it_ends():
+    going = pod("a/going", node="n1", terminating=True)
+    decision = case(going, pod("a/next"), quotas=[quota("a", 1, 1)])
+    assert (decision.ungate, decision.evict) == ((), ())
+    (status,) = decision.quotas
+    assert status.used == {names.GPU: 1000}
+
+
+def test_a_mark_alone_takes_nobody_off_the_books():
+    """A leader died between the mark and the eviction: the pod still runs, and the same is decided again."""
+    view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
+    marked = replace(view, pods=tuple(replace(p, evicted_for="b/claim" if p.key == "a/a-4" else "") for p in view.pods))
+    assert settle(marked) == settle(view)
+
+
+def test_replicas_of_a_gang_are_no_more_protected_than_others():
+    """Q39: what is borrowed can always be taken back; only budgets and the annotation protect."""
+    gang = running("a", 2, controlled=True, labels={"gang": "one", "min-available": "1"})
+    assert victims(case(*gang, pod("b/claim"), quotas=[quota("a", 0), quota("b", 2)], nodes=[machine("n1", 2)])) == [
+        "a/a-1"
+    ]
