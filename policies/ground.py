@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from policies import names
 from policies.packing import State
@@ -13,8 +14,9 @@ from policies.seating import Kept, Kind, Seating, nodes_in
 from policies.supply import Supply, size_of, survey
 from policies.view import NodeView, PodView
 
-_ONE_GB = "1gb"
-SLICES = "slices"
+_MOST_HELD: Final = 64
+_ONE_GB: Final = "1gb"
+SLICES: Final = "slices"
 """What a node lacks that has the room for a pod, but not its slices; no resource is called so."""
 
 
@@ -98,9 +100,10 @@ class Ground:
     def hold(self, key: str, kind: Kind) -> None:
         """Keep for a pod that waits what is free on the node that can serve it soonest: where the least is missing.
 
-        Where nothing is free of what it lacks there is nothing to keep, for it or for later pods of its kind.
+        Where nothing is free of what it lacks there is nothing to keep, for it or for later pods of its kind. Only so many
+        places are held at once: who stands further behind will be long in coming.
         """
-        if kind in self._spent:
+        if kind in self._spent or len(self.held) >= _MOST_HELD:
             return
         home = self._hold_slices(kind) if kind.profiles else self._hold_room(kind)
         if home is None:
@@ -138,10 +141,13 @@ class Ground:
     def _hold_slices(self, kind: Kind) -> int | None:
         """Keep the freest board of the node that has it, in the smallest slices that it makes."""
         best: tuple[int, int] | None = None
-        for position in nodes_in(kind.candidates):
-            free = max((self._free(state, kind.profiles[0]) for state in self._seating.states[position]), default=0)
-            if free and (best is None or (-free, position) < best) and _holds(self._sites[position].node, kind):
-                best = -free, position
+        for state, nodes in self._seating.boards_on(kind.candidates):
+            free = self._free(state, kind.profiles[0])
+            if free and (best is None or -free <= best[0]):
+                able = (position for position in nodes_in(nodes) if _holds(self._sites[position].node, kind))
+                position = next(able, None)
+                if position is not None and (best is None or (-free, position) < best):
+                    best = -free, position
         if best is None:
             return None
         position, room = best[1], kind.room
