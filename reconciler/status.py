@@ -116,9 +116,12 @@ class StatusWriter:
 
     def _about_pods(self, waiting: Mapping[str, Said]) -> Iterator[Telling]:
         now = self._clock()
-        for key, said in waiting.items():
+        for key, said in sorted(waiting.items(), key=lambda item: item[1][0] != names.EVICTING):
             pod = self._pods.store.get(key)
-            if pod is None or pod.waiting == said or self._last_tick.get(key, NOTHING)[0] != said[0]:
+            if pod is None or pod.waiting == said:
+                continue
+            # Most waits pass within a second. That victims go for a pod is written at once: decisions read it (ADR 6).
+            if self._last_tick.get(key, NOTHING)[0] != said[0] != names.EVICTING:
                 continue
             if pod.waiting[0] != said[0] or now - self._written.get(key, 0.0) >= SAME_REASON_S:
                 yield _about_pod(pod, said)
@@ -150,7 +153,7 @@ class StatusWriter:
             self._log.warning("status_not_written", object=path, error=str(error))
             return
         self._written[f"{ref.namespace}/{ref.name}"] = self._clock()
-        if reason and reason != telling.was[0]:
+        if reason and reason not in (telling.was[0], names.EVICTING):  # of evictions the evictor tells
             self._recorder.record(ref, "Normal" if reason in _ON_ITS_WAY else "Warning", reason, message)
 
 

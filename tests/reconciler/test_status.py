@@ -221,3 +221,19 @@ def test_what_an_agent_says_of_its_node_is_not_overwritten(server, world):
     world.say()
     world.ticks(3)
     assert server.requests == []
+
+
+def test_that_victims_go_for_a_pod_is_written_at_once_and_before_all_else(server, world, monkeypatch):
+    """ADR 6: the next leader reads it. The Event is the evictor's, which knows the victims."""
+    monkeypatch.setattr("reconciler.status.WRITES_A_TICK", 1)
+    claims = "/api/v1/namespaces/team-a/pods/claims/status"
+    for path, name in ((TRAIN, "train"), (claims, "claims")):
+        server.route("PATCH", path, lambda _, wire, name=name: wire.json(200, gated(name, version="2")))
+    world.see(gated(), gated("claims"))
+    world.say(("train", NO_ROOM), ("claims", ("Evicting", "team-b/lent goes")))
+    world.ticks(1)
+    assert [request.path for request in server.requests] == [claims]
+    [condition] = conditions(server, claims)
+    assert (condition["status"], condition["reason"]) == ("False", "Evicting")
+    world.status.stop()
+    assert server.asked("POST", EVENTS) == []
