@@ -1,0 +1,212 @@
+"""Taking back what is lent while leaders die and the API server fails: whole cycles, real decisions, a scripted server.
+
+Three whole GPUs. The borrower owns one and uses all, the lender owns two and claims them: two victims have to go, never
+the third. Nothing here waits: each cycle sees what the server has, and the clock is the test's.
+"""
+
+import json
+import random
+import threading
+
+import pytest
+
+from kube.lease import Leadership
+from kube.store import Entry
+from policies import names
+from reconciler.controller import Controller
+from reconciler.health import Pulse
+from tests.apiserver.objects import Objects
+from tests.apiserver.steps import status
+from tests.builders import raw_node, raw_pod
+
+GPU = {"nvidia.com/gpu": "1"}
+NODE = raw_node("n1", mode=None, resources={"nvidia.com/gpu": "3"})
+EMPTY = ("/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets",
+         "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")  # fmt: skip
+
+
+def quota(namespace, own):
+    meta = {"name": "quota", "namespace": namespace, "uid": namespace, "resourceVersion": "1", "generation": 1}
+    return {"metadata": meta, "spec": {"min": {"nvidia.com/gpu": own}}}
+
+
+class Cluster(Objects):
+    """Pods with a memory of who was evicted, in the order of what happened; `fault` plays in front of each write."""
+
+    def __init__(self):
+        super().__init__()
+        self.evicted, self.most, self.writes = [], 0, 0
+        self.fault = lambda _number: "none"
+        for second in range(3):
+            self.add(raw_pod(f"borrower/p{second}", limits=GPU, node="n1", phase="Running", created=at(second)))
+        for second in (3, 4):
+            self.add(raw_pod(f"lender/c{second}", limits=GPU, gates=[names.GATE], created=at(second)))
+
+    def add(self, pod):
+        self._keep(path_of(pod), pod)
+
+    def pods(self):
+        return [obj for path, obj in self._objects.items() if "/pods/" in path]
+
+    def end_victims(self):
+        """Let all who are on their way out end, and the scheduler bind whoever has no gate."""
+        for pod in self.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                del self._objects[path_of(pod)]
+            elif not pod["spec"].get("schedulingGates") and not pod["spec"].get("nodeName"):
+                self.add({**pod, "spec": {**pod["spec"], "nodeName": "n1"}, "status": {"phase": "Running"}})
+        self.most = max(self.most, sum(bool(pod["spec"].get("nodeName")) for pod in self.pods()))
+
+    def __call__(self, request, wire):
+        if request.path in EMPTY:
+            wire.json(200, {"items": []})
+        elif request.path.endswith("/events"):
+            wire.json(201, {"metadata": {"name": "event"}})
+        elif request.method == "GET":
+            super().__call__(request, wire)
+        else:
+            self._write(request, wire)
+
+    def _write(self, request, wire):
+        with self._lock:
+            self.writes += 1
+            kind = self.fault(self.writes)
+        if kind == "refused":
+            wire.json(503, status(503, "ServiceUnavailable"))
+            return
+        with self._lock:
+            code, body = self._evict(request) if request.path.endswith("/eviction") else self.patch(request)
+        if kind == "lost":
+            wire.cut()
+        else:
+            wire.json(code, body)
+
+    def _evict(self, request):
+        path = request.path.removesuffix("/eviction")
+        pod = self._objects.get(path)
+        asked = json.loads(request.body)["deleteOptions"]["preconditions"]
+        if pod is None:
+            return 404, status(404, "NotFound")
+        if pod["metadata"]["uid"] != asked["uid"]:
+            return 409, status(409, "Conflict")
+        assert pod["metadata"]["annotations"][names.EVICTED_FOR], "marked before it is evicted"
+        if "deletionTimestamp" not in pod["metadata"]:
+            self.evicted.append(pod["metadata"]["name"])
+            self._keep(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": at(9)}})
+        return 201, {"kind": "Status", "status": "Success"}
+
+
+def at(second):
+    return f"2026-01-01T00:00:0{second}Z"
+
+
+def path_of(pod):
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+class Leader:
+    """One term, cycle by cycle; `held` becomes false when the test says so."""
+
+    def __init__(self, client, cluster, clock):
+        self._cluster, self.held = cluster, True
+        leadership = Leadership(float("inf"), clock)
+        leadership.held = lambda: self.held
+        self.controller = Controller(
+            client,
+            leadership,
+            threading.Event(),
+            Pulse(),
+            write_timeout_s=5.0,
+            now=lambda: 1.8e9 + clock(),
+            clock=clock,
+        )
+
+    def cycle(self):
+        parts = self.controller
+        version = str(self._cluster._version)
+        fill(parts._nodes, [NODE], version)
+        fill(parts._quotas[names.ELASTIC_QUOTA], [quota("lender", 2), quota("borrower", 1)], version)
+        fill(parts._pods, self._cluster.pods(), version)
+        return parts.cycle()
+
+    def close(self):
+        for part in (self.controller._applier, self.controller._evictor, self.controller._recorder):
+            part.close()
+
+
+def fill(informer, objects, version):
+    entries = {}
+    for raw in objects:
+        meta = raw["metadata"]
+        key = "/".join(part for part in (meta.get("namespace"), meta["name"]) if part)
+        entries[key] = Entry(meta.get("uid", ""), meta["resourceVersion"], informer.project(json.dumps(raw).encode()))
+    informer.store.replace(entries, version)
+
+
+class Story:
+    """Leaders one after another over one cluster, until nothing is left to do."""
+
+    def __init__(self, client, server):
+        self._client, self.cluster, self.now = client, Cluster(), 1000.0
+        server.otherwise = self.cluster
+
+    def lead(self, cycles, *, kill_after=None):
+        """Lead for so many cycles; with `kill_after` the leader dies after so many writes more."""
+        leader = Leader(self._client, self.cluster, lambda: self.now)
+        before = self.cluster.writes
+        if kill_after is not None:
+            leader.controller._evictor._held = leader.controller._applier._held = lambda: (
+                self.cluster.writes - before < kill_after
+            )
+        for _ in range(cycles):
+            self.now += 6.0  # beyond the timeout of a write, so that what is unknown is looked at
+            leader.cycle()
+            if kill_after is not None and self.cluster.writes - before >= kill_after:
+                break
+            self.cluster.end_victims()
+        leader.close()
+
+    def check(self):
+        """The two youngest borrowed pods have gone, both claimants run, and no mark is left."""
+        assert sorted(self.cluster.evicted) == ["p1", "p2"]
+        running = sorted(pod["metadata"]["name"] for pod in self.cluster.pods() if pod["spec"].get("nodeName"))
+        assert running == ["c3", "c4", "p0"]
+        assert self.cluster.most <= 3
+        assert not [pod for pod in self.cluster.pods() if names.EVICTED_FOR in pod["metadata"].get("annotations", {})]
+
+
+@pytest.fixture
+def story(client, server):
+    return Story(client, server)
+
+
+def test_two_are_claimed_two_go_and_a_settled_cluster_is_left_alone(story):
+    """Q01, Q20."""
+    story.lead(6)
+    story.check()
+    before = story.cluster.writes
+    story.lead(3)
+    assert story.cluster.writes == before
+
+
+@pytest.mark.parametrize("writes", range(9))
+@pytest.mark.parametrize("last", ["none", "lost"], ids=["and is told of it", "and is not told of it"])
+def test_a_leader_may_die_after_any_write(story, writes, last):
+    """Neither more is evicted than needed, nor released beyond quota."""
+    story.cluster.fault = lambda number: last if number == writes else "none"
+    story.lead(6, kill_after=writes)
+    story.cluster.fault = lambda _: "none"
+    story.lead(8)
+    story.check()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_api_server_that_fails_now_and_then_costs_time_and_no_pod(story, seed):
+    """One call in five is refused or its answer lost, and leaders change."""
+    chance = random.Random(seed)
+    story.cluster.fault = lambda _: chance.choice(["refused", "lost"] if chance.random() < 0.2 else ["none"])
+    for _ in range(4):
+        story.lead(4)
+    story.cluster.fault = lambda _: "none"
+    story.lead(12)
+    story.check()
