@@ -294,3 +294,35 @@ def test_replicas_of_a_gang_are_no_more_protected_than_others():
     assert victims(case(*gang, pod("b/claim"), quotas=[quota("a", 0), quota("b", 2)], nodes=[machine("n1", 2)])) == [
         "a/a-1"
     ]
+
+
+def test_what_victims_leave_is_their_claimants_though_somebody_comes_who_stands_before():
+    quotas = [quota("a", 1), quota("b", 1), quota("guest", 0)]
+    view = teams([machine("n1", 2)], quotas, [*running("guest", 2), pod("b/claim")])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=(*view.pods, pod("a/late", priority=100, created=1)))
+    decision = settle(view)
+    assert [(evict.pod, evict.claimant) for evict in decision.evict] == [("guest/guest-0", "a/late")]
+    view = without(carried_out(view, decision), {"guest/guest-1"})
+    assert [release.pod for release in settle(view).ungate] == ["b/claim"]
+
+
+def test_it_is_the_claimants_until_it_has_it():
+    """All victims have ended, and only the claimant's condition still tells of them."""
+    quotas = [quota("a", 1), quota("b", 1), quota("guest", 0)]
+    view = teams([machine("n1", 2)], quotas, [*running("guest", 2), pod("b/claim")])
+    view = without(carried_out(view, settle(view)), {"guest/guest-1"})
+    late = replace(view, pods=(*view.pods, pod("a/late", priority=100, created=1)))
+    assert [release.pod for release in settle(late).ungate] == ["b/claim"]
+
+
+def test_a_team_that_takes_back_borrows_nothing_meanwhile():
+    """Else its claimant would find its min used by its own borrowers, and stand behind others when its victims have gone."""
+    quotas = [quota("a", 2), quota("b", 2), quota("c", 2)]
+    nodes = [machine("n1", 4), machine("n2", 1)]
+    view = teams(nodes, quotas, [*running("b", 4), pod("a/claim", 2)])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=(*view.pods, pod("a/small")))
+    decision = settle(view)
+    assert (decision.ungate, decision.evict) == ((), ())
+    assert {item.pod: item.reason for item in decision.waiting}["a/small"] == names.PLACE_HELD
