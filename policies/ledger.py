@@ -133,8 +133,8 @@ class Ledger:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one. Before all of them stand those for whom others are on their way out:
-        what these leave is theirs.
+        waiting pods that stand before this one. Before all of them stand those for whom others have left, and then
+        those for whom others are on their way out: what these leave is theirs.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
@@ -143,7 +143,8 @@ class Ledger:
         first, others = self._split(everybody, WITHIN_MIN, before)
         second, rest = self._split(others, WITHIN_GUARANTEED, before)
         ordered = [*first, *second, *rest]
-        return sorted(ordered, key=lambda pod: pod.key not in self.claimants) if self.claimants else ordered
+        going = set(self.leaving.values())
+        return sorted(ordered, key=lambda pod: (pod.key not in self.claimants, pod.key in going))
 
     def _split(
         self, waiting: Iterable[PodView], worst: int, before: dict[str, dict[str, int]]
