@@ -161,9 +161,9 @@ def _choice(piece: Piece, wanted: Wanted, offer: Offer) -> Choice:
 def _maker(wish: Wish, resource: str, offer: Offer) -> str | None:
     """Return the model of an explicit slice: the recorded one if it is answered, else the only one that makes it."""
     makers = {kind.model.name for group in offer.groups for kind in group.kinds if kind.makes(resource)}
-    recorded = wish.answered.model if wish.answered else None
-    if recorded in makers:
-        return recorded
+    # An answer without a model stays without: what we have added to the pod since may leave one that makes it.
+    if wish.answered and wish.answered.model in {None, *makers}:
+        return wish.answered.model
     return makers.pop() if len(makers) == 1 else None
 
 

@@ -495,3 +495,15 @@ def test_a_pod_on_its_way_out_is_left_alone():
     raw = json.loads(json.dumps(old))
     raw["spec"]["containers"][0]["resources"] = {}
     assert update(raw, old) == raw
+
+
+def test_a_model_that_our_own_affinity_singles_out_does_not_change_the_record():
+    """W16: 0.25 keeps the pod to the A100-40, after which it alone makes the other container's slice."""
+    raw = raw_pod(
+        annotations={names.FRACTION: "0.25"},
+        containers=[container("a"), container("b", limits={"nvidia.com/mig-1g.10gb": "1"})],
+    )
+    boards = (MIG, make_node("mig-2", A100_80))
+    once = admitted(raw, *boards)
+    assert "model" not in record_of(once)["containers"]["b"]
+    assert admission(once, *boards).patch == ()

@@ -204,7 +204,8 @@ def test_what_is_admitted_is_what_the_record_says(raw):
     record = json.loads((pod["metadata"].get("annotations") or {}).get(names.RECORD, '{"containers": {}}'))[
         "containers"
     ]
-    foreign = {"nvidia.com/mig-9g.9gb"}
+    # gpu.shared is ours only where the pod may use a node that shares by time.
+    foreign = {"nvidia.com/mig-9g.9gb", "nvidia.com/gpu.shared"}
     for each in all_containers(pod):
         limits, requests = (
             {k: v for k, v in ((each.get("resources") or {}).get(kind) or {}).items() if is_gpu(k) and parse(v)}
