@@ -84,7 +84,7 @@ class Walk:
     def _would_borrow_meanwhile(self, pod: PodView) -> bool:
         """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""
         quota = self.ledger.quota(pod)
-        if quota is None or quota.title not in self.taking:
+        if quota is None or quota.title not in self.taking or pod.key in self.ledger.claimants:
             return False
         claimant, rank = self.taking[quota.title]
         if self.ledger.then.rank(quota, self.ledger.charge(pod), {}) <= rank:
@@ -122,7 +122,8 @@ class Walk:
         self.ledger.grant(pod)
         self.ground.seated()
         if quota and (lacks := self.ledger.lacks(self.ledger.now, pod)):
-            self.waits[pod.key] = names.EVICTING, f"waits until pods on their way out have ended: {_said(quota, lacks)}"
+            code = names.EVICTING if pod.key in self.ledger.claimants else names.QUOTA_USED_UP
+            self.waits[pod.key] = code, f"waits until pods on their way out have ended: {_said(quota, lacks)}"
         else:
             self.ledger.release(pod)
 
