@@ -119,6 +119,7 @@ class Controller:
         self._changed = threading.Event()
         self._managed: frozenset[str] = frozenset()
         self._governed: Mapping[str, QuotaView] = {}
+        self._claimants: Mapping[str, str] = {}  # by the last decision: those for whom victims go, with their uids
         self._rivals = RivalWatch(client, every_s=RESYNC_S, clock=clock)
         self._log = structlog.get_logger()
 
@@ -154,12 +155,14 @@ class Controller:
             self._refuse(rivals)
             return RESYNC_S
         with CYCLE.labels("observe").time():
-            assumed = {**self._applier.repeat_unknown(), **self._evictor.assumed()}
+            assumed = {**self._applier.repeat_unknown(), **self._told_claimants(), **self._evictor.assumed()}
             seen = self._observe(assumed)
         with CYCLE.labels("settle").time():
             decision = self._settle(seen.view, self._settings)
         if decision.cuts:
             seen, decision = self._settle_afresh(decision, assumed)
+        evicting = (item.pod for item in decision.waiting if item.reason == names.EVICTING)
+        self._claimants = {key: seen.pods[key].uid for key in evicting}
         self._quota_writer.say(decision.quotas, seen.governed.by_namespace)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
@@ -200,6 +203,18 @@ class Controller:
         self._managed = frozenset(node.name for node in seen.view.nodes if node.managed)
         self._governed = seen.governed.by_namespace
         return seen
+
+    def _told_claimants(self) -> Mapping[str, PodView]:
+        """Return the claimants that do not bear yet what the last decision says of them: decisions read it (ADR 6).
+
+        The condition is written within a second, and the first of two victims may end sooner than that.
+        """
+        pods = ((self._pods.store.get(key), uid) for key, uid in self._claimants.items())
+        return {
+            pod.key: msgspec.structs.replace(pod, waiting=(names.EVICTING, pod.waiting[1]))
+            for pod, uid in pods
+            if pod and pod.uid == uid and pod.gated and pod.waiting[0] != names.EVICTING
+        }
 
     def _settle_afresh(
         self, decision: Decision, assumed: Mapping[str, PodView | ObservedNode]

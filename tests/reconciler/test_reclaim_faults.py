@@ -1,7 +1,7 @@
 """Taking back what is lent while leaders die and the API server fails: whole cycles, real decisions, a scripted server.
 
-Three whole GPUs. The borrower owns one and uses all, the lender owns two and claims them: two victims have to go, never
-the third. Nothing here waits: each cycle sees what the server has, and the clock is the test's.
+Four whole GPUs. The borrower owns one and uses all; the lender owns three and claims two: the two youngest have to go,
+and never the third that is borrowed. Nothing here waits: each cycle sees what the server has, and the clock is the test's.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.apiserver.steps import status
 from tests.builders import raw_node, raw_pod
 
 GPU = {"nvidia.com/gpu": "1"}
-NODE = raw_node("n1", mode=None, resources={"nvidia.com/gpu": "3"})
+NODE = raw_node("n1", mode=None, resources={"nvidia.com/gpu": "4"})
 EMPTY = ("/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets",
          "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")  # fmt: skip
 
@@ -35,11 +35,11 @@ class Cluster(Objects):
 
     def __init__(self):
         super().__init__()
-        self.evicted, self.most, self.writes = [], 0, 0
+        self.evicted, self.ending, self.most, self.writes = [], {}, 0, 0
         self.fault = lambda _number: "none"
-        for second in range(3):
+        for second in range(4):
             self.add(raw_pod(f"borrower/p{second}", limits=GPU, node="n1", phase="Running", created=at(second)))
-        for second in (3, 4):
+        for second in (4, 5):
             self.add(raw_pod(f"lender/c{second}", limits=GPU, gates=[names.GATE], created=at(second)))
 
     def add(self, pod):
@@ -48,11 +48,15 @@ class Cluster(Objects):
     def pods(self):
         return [obj for path, obj in self._objects.items() if "/pods/" in path]
 
-    def end_victims(self):
-        """Let all who are on their way out end, and the scheduler bind whoever has no gate."""
+    def go_on(self):
+        """Let a cycle's time pass: victims end, p3 at once and others after three; their owners make them again."""
         for pod in self.pods():
+            name = pod["metadata"]["name"]
             if "deletionTimestamp" in pod["metadata"]:
-                del self._objects[path_of(pod)]
+                self.ending[name] = self.ending.get(name, 0) + 1
+                if self.ending[name] >= (1 if name == "p3" else 3):
+                    del self._objects[path_of(pod)]
+                    self.add(raw_pod(f"borrower/{name}-again", limits=GPU, gates=[names.GATE], created=at(8)))
             elif not pod["spec"].get("schedulingGates") and not pod["spec"].get("nodeName"):
                 self.add({**pod, "spec": {**pod["spec"], "nodeName": "n1"}, "status": {"phase": "Running"}})
         self.most = max(self.most, sum(bool(pod["spec"].get("nodeName")) for pod in self.pods()))
@@ -125,7 +129,7 @@ class Leader:
         parts = self.controller
         version = str(self._cluster._version)
         fill(parts._nodes, [NODE], version)
-        fill(parts._quotas[names.ELASTIC_QUOTA], [quota("lender", 2), quota("borrower", 1)], version)
+        fill(parts._quotas[names.ELASTIC_QUOTA], [quota("lender", 3), quota("borrower", 1)], version)
         fill(parts._pods, self._cluster.pods(), version)
         return parts.cycle()
 
@@ -163,15 +167,15 @@ class Story:
             leader.cycle()
             if kill_after is not None and self.cluster.writes - before >= kill_after:
                 break
-            self.cluster.end_victims()
+            self.cluster.go_on()
         leader.close()
 
-    def check(self):
-        """The two youngest borrowed pods have gone, both claimants run, and no mark is left."""
-        assert sorted(self.cluster.evicted) == ["p1", "p2"]
-        running = sorted(pod["metadata"]["name"] for pod in self.cluster.pods() if pod["spec"].get("nodeName"))
-        assert running == ["c3", "c4", "p0"]
-        assert self.cluster.most <= 3
+    def check(self, *, gone=("p2", "p3")):
+        """Two borrowed pods have gone, both claimants run, no mark is left, and never was more used than there is."""
+        assert sorted(self.cluster.evicted) == list(gone)
+        running = {pod["metadata"]["name"] for pod in self.cluster.pods() if pod["spec"].get("nodeName")}
+        assert running == {"p0", "p1", "p2", "p3", "c4", "c5"} - {*gone}
+        assert self.cluster.most <= 4
         assert not [pod for pod in self.cluster.pods() if names.EVICTED_FOR in pod["metadata"].get("annotations", {})]
 
 
@@ -181,8 +185,8 @@ def story(client, server):
 
 
 def test_two_are_claimed_two_go_and_a_settled_cluster_is_left_alone(story):
-    """Q01, Q20."""
-    story.lead(6)
+    """Q01; Q20: p3 ends sooner than p2 and comes back, and is not let in before both claimants run."""
+    story.lead(8)
     story.check()
     before = story.cluster.writes
     story.lead(3)
@@ -194,9 +198,9 @@ def test_two_are_claimed_two_go_and_a_settled_cluster_is_left_alone(story):
 def test_a_leader_may_die_after_any_write(story, writes, last):
     """Neither more is evicted than needed, nor released beyond quota."""
     story.cluster.fault = lambda number: last if number == writes else "none"
-    story.lead(6, kill_after=writes)
+    story.lead(8, kill_after=writes)
     story.cluster.fault = lambda _: "none"
-    story.lead(8)
+    story.lead(12)
     story.check()
 
 
@@ -208,5 +212,18 @@ def test_an_api_server_that_fails_now_and_then_costs_time_and_no_pod(story, seed
     for _ in range(4):
         story.lead(4)
     story.cluster.fault = lambda _: "none"
-    story.lead(12)
-    story.check()
+    story.lead(14)
+    # A victim whose eviction failed is left alone for a while, so the third that is borrowed may go in its place.
+    assert "p0" not in story.cluster.evicted
+    story.check(gone=sorted(story.cluster.evicted)[:2])
+
+
+def test_a_mark_whose_claimant_has_gone_meanwhile_is_taken_back(story):
+    story.lead(1, kill_after=1)
+    assert [pod for pod in story.cluster.pods() if names.EVICTED_FOR in pod["metadata"].get("annotations", {})]
+    for pod in story.cluster.pods():
+        if pod["metadata"]["namespace"] == "lender":
+            del story.cluster._objects[path_of(pod)]
+    story.lead(3)
+    assert story.cluster.evicted == []
+    assert not [pod for pod in story.cluster.pods() if names.EVICTED_FOR in pod["metadata"].get("annotations", {})]
