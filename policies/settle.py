@@ -247,8 +247,17 @@ class _Settlement:
 
 
 def _without_overdue(node: NodeView, now: float) -> NodeView:
-    """Return the node; where its agent does not carry out the last order, without the slices that this would bring."""
-    return replace(node, spec={}) if node.overdue(now) else node
+    """Return the node; where its agent does not carry out the last order, without the slices that this would bring.
+
+    What the order destroys stays doomed: the agent may yet wake up and take it away from a pod that had it.
+    """
+    if not node.overdue(now):
+        return node
+    there = {board.index: Counter(item.placement for item in board.slices) for board in node.boards}
+    spec = {
+        index: tuple((Counter(layout) & there.get(index, Counter())).elements()) for index, layout in node.spec.items()
+    }
+    return replace(node, spec=spec)
 
 
 def _promised_on(node: NodeView, promised: dict[Constraints, set[str]]) -> frozenset[str]:

@@ -625,6 +625,16 @@ def test_an_agent_that_never_answers_holds_nobody_up():
     assert [layout.node for layout in old.layouts] == ["n2"]
 
 
+def test_what_an_overdue_order_destroys_is_given_to_nobody():
+    """The agent may yet wake up: it would find the slice free and take it away."""
+    order = {names.SPEC_PLACEMENTS: '{"0":[{"profile":"3g.20gb","start":4}]}', names.SPEC_PLAN: "1000000"}
+    silent = node(
+        "n1", placements={"0": [free("2g.10gb", 4)]}, annotations=order, resources={"nvidia.com/mig-2g.10gb": "1"}
+    )
+    decision = settle(cluster([silent], [gated("a/waits", "2g.10gb")], now=9999.0))
+    assert (decision.ungate, decision.layouts) == ((), ())
+
+
 def test_boards_that_an_agent_has_reported_are_cut_first():
     """Of two equal boards, one is known by its label only."""
     model = by_product(A100)
