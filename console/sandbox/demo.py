@@ -3,9 +3,11 @@
 Every step waits for what it claims; the first that does not happen ends the story with exit status 1.
 """
 
+import logging
 from typing import Final
 
 import click
+import structlog
 
 from console.boards import draw
 from console.sandbox.apiclient import Refused
@@ -36,6 +38,7 @@ def demo(name: str, keep: bool) -> None:
     Example, to go on by hand afterwards:
       apportion sandbox demo --keep
     """
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # what is told is the story
     progress, nodes = Progress(), parse_nodes(NODES)
     if keep:
         launch(name, nodes, progress, lifeline=None)
