@@ -38,7 +38,7 @@ def demo(name: str, keep: bool) -> None:
     Example, to go on by hand afterwards:
       apportion sandbox demo --keep
     """
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # what is told is the story
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     progress, nodes = Progress(), parse_nodes(NODES)
     if keep:
         launch(name, nodes, progress, lifeline=None)
