@@ -61,7 +61,9 @@ class Webhook:
     def install(self) -> None:
         """Apply the configuration as it is rendered, reached by URL, for one namespace."""
         configuration = yaml.safe_load((BASE / "admission" / "mutating.yaml").read_text())
-        (webhook,) = configuration["webhooks"]
+        webhook = configuration["webhooks"][0]
+        assert webhook["name"] == "slices.nos.nebuly.com"
+        configuration["webhooks"] = [webhook]
         webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.port}/mutate"}
         only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [NAMESPACE]}
         webhook["namespaceSelector"] = {"matchExpressions": [only]}
