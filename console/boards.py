@@ -11,8 +11,9 @@ from typing import Final
 
 from policies import names
 from policies.annotations import PlacedSlice
+from policies.boards import Board
 from policies.placement import bin_gb
-from policies.view import Board, NodeView
+from policies.view import NodeView
 
 WIDTH: Final = 64  # columns of a whole board; with its name it fits 80
 

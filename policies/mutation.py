@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.model import Container, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
+from policies.needs import is_slice
 from policies.patch import Operation, changed, put
 from policies.policy import Rule
 from policies.quantity import Quantity
@@ -19,7 +20,6 @@ from policies.record import Entry, read_record, write_record
 from policies.requests import places
 from policies.settings import Settings
 from policies.slicing import Choice
-from policies.view import is_slice
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -11,10 +11,12 @@ import msgspec
 
 from policies import names
 from policies.annotations import Placement
+from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.model import Taint
+from policies.needs import is_slice
 from policies.placement import bin_gb, capacity_for, lay_out, profile_of
-from policies.view import Board, NodeView, is_slice
+from policies.view import NodeView
 
 _REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
 

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.annotations import PlacedSlice, Placement
+from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, by_start
+from policies.needs import is_slice
 from policies.placement import arrange, lay_out, profile_of
-from policies.view import Board, NodeView, PodView, is_slice
+from policies.view import NodeView, PodView
 
 _REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
 

@@ -8,10 +8,11 @@ from policies.budgets import BudgetView
 from policies.governing import QuotaView
 from policies.ground import SLICES, Ground
 from policies.ledger import Member
+from policies.needs import is_slice
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Usage
 from policies.seating import Kind
-from policies.view import PodView, is_slice
+from policies.view import PodView
 
 Rank = tuple[bool, bool, int, int, tuple[int, ...], str]
 """Over-quota first, not straddling first, lowest priority, newest, larger request in what is lacked, name."""

@@ -4,28 +4,19 @@ Built from the API's objects once per change of each object, so that deciding ne
 decisions read; 20,000 pods must fit in memory beside it.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from policies import names
-from policies.annotations import (
-    BoardInventory,
-    Layouts,
-    PlacedSlice,
-    Placement,
-    read_counts,
-    read_inventory,
-    read_layouts,
-    read_status,
-)
+from policies.annotations import Layouts, Placement, read_layouts
+from policies.boards import Board, read_boards
 from policies.budgets import BudgetView
-from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
 from policies.constraints import Constraints, constraints_of
 from policies.governing import QuotaView
-from policies.model import Condition, Container, Node, Pod, Taint
+from policies.model import Condition, Node, Pod, Taint
+from policies.needs import gpu_moments, is_gpu, is_slice, peak_request
 from policies.quantity import Amounts, QuantityError, amounts
 from policies.timestamps import epoch
 
@@ -33,34 +24,9 @@ ORDER_S: Final = 60
 """Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
-_ALWAYS: Final = "Always"
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
-_COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
-_MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
-
-
-class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """One GPU of a node.
-
-    Attributes:
-        index: NVML's index.
-        uuid: NVML's UUID; empty where no agent has reported.
-        model: what the board can do.
-        mode: `mig`, `mps` or `timeslicing`.
-        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; and no fault reported).
-        slices: what exists on it, sorted by start.
-        counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
-    """
-
-    index: int
-    uuid: str
-    model: BoardModel
-    mode: str
-    cuttable: bool
-    slices: tuple[PlacedSlice, ...] = ()
-    counted: tuple[tuple[str, bool], ...] = ()
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,7 +190,7 @@ def view_node(node: Node) -> NodeView:
         ready=any(c.type == "Ready" and c.status == "True" for c in (status and status.conditions) or ()),
         cordoned=bool(spec and spec.unschedulable),
         managed=bool(mode),
-        boards=_boards(labels, annotations, mode, faults) if mode else (),
+        boards=read_boards(labels, annotations, mode, faults) if mode else (),
         allocatable=_amounts(status.allocatable if status else None, "status.allocatable", faults),
         capacity=_amounts(status.capacity if status else None, "status.capacity", faults),
         spec=read_layouts(names.SPEC_PLACEMENTS, annotations, faults),
@@ -275,7 +241,7 @@ def view_pod(pod: Pod) -> PodView:
         ),
         constraints=constraints_of(spec),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
-        moments=gpu_moments(pod) if any(map(_is_gpu, request)) else (),
+        moments=gpu_moments(pod) if any(map(is_gpu, request)) else (),
         labels=labels,
         capacity=labels.get(names.CAPACITY_LABEL, ""),
         preempts=spec.preemption_policy != _NEVER,
@@ -285,135 +251,7 @@ def view_pod(pod: Pod) -> PodView:
     )
 
 
-def peak_request(pod: Pod) -> dict[str, int]:
-    """Return what a pod needs of each resource at its peak, in thousandths.
-
-    The larger of all app containers with all sidecars, and each init container with the sidecars started before it;
-    plus overhead; pod-level requests where they are set. Source: k8s.io/component-helpers, resource/helpers.go.
-    Raises QuantityError.
-    """
-    total: dict[str, int] = {}
-    for moment in _moments(pod):
-        for name, amount in moment.items():
-            total[name] = max(total.get(name, 0), amount)
-    if pod.spec.resources:
-        total |= amounts(pod.spec.resources.limits) | amounts(pod.spec.resources.requests)
-    _add(total, amounts(pod.spec.overhead))
-    return total
-
-
-def gpu_moments(pod: Pod) -> tuple[tuple[tuple[str, int], ...], ...]:
-    """Return the GPU resources that a pod needs at the same time, for each moment that none other outdoes.
-
-    What one moment needs is added up; the peaks of two moments are not. Raises QuantityError.
-    """
-    found = {tuple(sorted((name, n) for name, n in moment.items() if n and _is_gpu(name))) for moment in _moments(pod)}
-    return tuple(
-        sorted(
-            moment
-            for moment in found
-            if moment and not any(other != moment and _covers(dict(other), moment) for other in found)
-        )
-    )
-
-
-def container_request(container: Container) -> dict[str, int]:
-    """Return a container's requests in thousandths, with limits standing in where no request is written."""
-    resources = container.resources
-    return amounts(resources.limits) | amounts(resources.requests) if resources else {}
-
-
-def is_slice(resource: str) -> bool:
-    """Return whether a resource name has the shape of a MIG slice or of an MPS slice."""
-    return resource.startswith((names.MIG_RESOURCE, names.MPS_RESOURCE))
-
-
-def inventory_model(entry: BoardInventory) -> BoardModel:
-    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
-    known = by_product(entry.model)
-    largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
-    return BoardModel(
-        name=entry.model,
-        memory_mib=entry.memory_mib,
-        nominal_gb=nominal_gb(entry.model, entry.memory_mib),
-        compute=entry.compute_slices or (largest.compute if largest else 0),
-        memory_units=entry.memory_units or (largest.memory_units if largest else 0),
-        profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
-        max_clients=known.max_clients if known else 48,
-    )
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def _boards(
-    labels: Mapping[str, str], annotations: Mapping[str, str], mode: str, faults: list[str]
-) -> tuple[Board, ...]:
-    inventory = read_inventory(annotations, faults)
-    placed = read_status(annotations, faults)
-    counts = {} if placed is not None else read_counts(annotations)
-    kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
-    return tuple(
-        msgspec.structs.replace(
-            board,
-            slices=tuple(sorted((placed or {}).get(board.index, ()), key=_by_start)),
-            counted=tuple(
-                (profile, used)
-                for used, profiles in sorted(counts.get(board.index, {}).items(), reverse=True)
-                for profile, count in sorted(profiles.items())
-                for _ in range(count)
-            ),
-        )
-        for board in kinds
-    )
-
-
-def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Board]:
-    return [
-        Board(
-            index=entry.index,
-            uuid=entry.uuid,
-            model=inventory_model(entry),
-            mode=entry.mode or mode,
-            cuttable=_cuttable(entry, entry.mode or mode),
-        )
-        for entry in sorted(inventory, key=lambda entry: entry.index)
-    ]
-
-
-def _cuttable(entry: BoardInventory, mode: str) -> bool:
-    if entry.fault:
-        return False
-    return mode == names.MPS or (mode == names.MIG and (entry.mig or entry.switch == "live"))
-
-
-def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> list[Board]:
-    """Return the boards that the table knows by the labels of GPU feature discovery; until an agent reports."""
-    product, count = labels.get(names.PRODUCT_LABEL, ""), labels.get(names.COUNT_LABEL, "1")
-    model = by_product(product)
-    if model is None:
-        faults.append(
-            f"label {names.PRODUCT_LABEL}: {product!r} is in no table and no agent has reported {names.INVENTORY}; "
-            "its boards are left alone"
-        )
-        return []
-    if not _COUNT.fullmatch(count):
-        faults.append(f"label {names.COUNT_LABEL}: {count!r} is no count; its boards are left alone")
-        return []
-    memory = labels.get(names.MEMORY_LABEL, "")
-    if _MEMORY.fullmatch(memory):
-        model = msgspec.structs.replace(model, memory_mib=int(memory))
-    return [
-        Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)
-        for index in range(int(count))
-    ]
-
-
-def _with_max(profile: Profile) -> Profile:
-    """Return the profile; where no most is said, there is one media engine set to give (`+me`, `+me.all`)."""
-    if profile.max == 0 and profile.name.endswith(("+me", "+me.all")):
-        return msgspec.structs.replace(profile, max=1)
-    return profile
 
 
 def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faults: list[str]) -> dict[str, int]:
@@ -422,40 +260,6 @@ def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faul
     except QuantityError as error:
         faults.append(f"{path}: {error}")
         return {}
-
-
-def _by_start(item: PlacedSlice) -> tuple[int, str, bool]:
-    return -1 if item.start is None else item.start, item.profile, item.used
-
-
-def _moments(pod: Pod) -> Iterator[dict[str, int]]:
-    """Yield what a pod needs in all at each moment of its life: while each init container runs, and then."""
-    running: dict[str, int] = {}
-    for container in pod.spec.init_containers or ():
-        request = container_request(container)
-        if container.restart_policy == _ALWAYS:
-            _add(running, request)
-            yield dict(running)
-        else:
-            moment = dict(running)
-            _add(moment, request)
-            yield moment
-    for container in pod.spec.containers:
-        _add(running, container_request(container))
-    yield running
-
-
-def _covers(one: Mapping[str, int], other: Iterable[tuple[str, int]]) -> bool:
-    return all(one.get(name, 0) >= amount for name, amount in other)
-
-
-def _is_gpu(resource: str) -> bool:
-    return resource in (names.GPU, names.GPU_SHARED) or is_slice(resource)
-
-
-def _add(total: dict[str, int], more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
 
 
 def _unschedulable_since(condition: Condition | None) -> int | None:

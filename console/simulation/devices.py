@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from policies.annotations import PlacedSlice, Placement
+from policies.boards import Board
 from policies.decision import Layout
+from policies.needs import is_slice
 from policies.placement import profile_of, resource_of
 from policies.supply import occupied, slices_of
-from policies.view import Board, NodeView, PodView, is_slice
+from policies.view import NodeView, PodView
 
 Hints = tuple[tuple[int, Placement], ...]
 """Board index and placement of the slices that a pod was planned on."""

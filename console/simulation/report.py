@@ -6,11 +6,11 @@ from console.boards import draw
 from console.manifests import Manifests
 from console.simulation.world import SimulatedPod, World
 from console.submitted import Raw
+from policies.boards import Board
 from policies.decision import QuotaStatus
 from policies.ledger import Ledger
 from policies.quota import amount
 from policies.settings import DEFAULTS
-from policies.view import Board
 
 
 def report(world: World, manifests: Manifests) -> dict[str, object]:

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from policies.model import Taint
+from policies.needs import is_slice
 from policies.supply import room_request
-from policies.view import NodeView, PodView, is_slice
+from policies.view import NodeView, PodView
 
 _CORDON = (Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"),)
 

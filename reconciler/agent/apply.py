@@ -13,7 +13,7 @@ import msgspec
 
 from policies import names
 from policies.annotations import BoardInventory, Placement
-from policies.view import inventory_model
+from policies.boards import inventory_model
 from reconciler.agent.driver import GpuDriver, Slice, order_key
 from reconciler.agent.node import Order
 from reconciler.agent.rules import layout_fault

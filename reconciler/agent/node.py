@@ -12,8 +12,9 @@ import msgspec
 from policies import names
 from policies.annotations import Layouts, Placed, Placement, read_layouts, read_status
 from policies.model import Condition, Node
+from policies.needs import is_slice
 from policies.quantity import Quantity
-from policies.view import is_slice, read_mode
+from policies.view import read_mode
 
 _NODE: Final = msgspec.json.Decoder(Node)
 _HARDWARE: Final = (names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from policies import names
 from policies.annotations import PlacedSlice
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm
+from policies.needs import is_slice
 from policies.placement import profile_of, resource_of
 from policies.plan import admits
 from policies.settle import settle
 from policies.supply import occupied, room_request, slices_of
-from policies.view import View, is_slice, view_node, view_pod
+from policies.view import View, view_node, view_pod
 from tests.builders import make_node, make_pod
 
 # Making clusters ------------------------------------------------------------------------------------------------------

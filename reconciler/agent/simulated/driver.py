@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from policies.annotations import BoardInventory
-from policies.view import inventory_model
+from policies.boards import inventory_model
 from reconciler.agent.driver import InUse, InvalidArgument, NotSupported, Slice, device_id
 from reconciler.agent.rules import rejection
 

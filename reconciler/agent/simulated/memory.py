@@ -15,8 +15,9 @@ import structlog
 
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, read_inventory
+from policies.boards import Board, inventory_model
 from policies.model import Node, ObjectMeta
-from policies.view import Board, inventory_model, view_node
+from policies.view import view_node
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import NodeState
 from reconciler.agent.rules import rejection

@@ -1,0 +1,129 @@
+"""The boards of a node, from what its agent has reported, else from its labels and the tables.
+
+What cannot be understood is a fault of that node; its boards are left alone.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.annotations import BoardInventory, PlacedSlice, read_counts, read_inventory, read_status
+from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
+
+_COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
+_MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """One GPU of a node.
+
+    Attributes:
+        index: NVML's index.
+        uuid: NVML's UUID; empty where no agent has reported.
+        model: what the board can do.
+        mode: `mig`, `mps` or `timeslicing`.
+        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; and no fault reported).
+        slices: what exists on it, sorted by start.
+        counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
+    """
+
+    index: int
+    uuid: str
+    model: BoardModel
+    mode: str
+    cuttable: bool
+    slices: tuple[PlacedSlice, ...] = ()
+    counted: tuple[tuple[str, bool], ...] = ()
+
+
+def read_boards(
+    labels: Mapping[str, str], annotations: Mapping[str, str], mode: str, faults: list[str]
+) -> tuple[Board, ...]:
+    """Return the boards of a node whose label says `mode`, by index; faults are added to."""
+    inventory = read_inventory(annotations, faults)
+    placed = read_status(annotations, faults)
+    counts = {} if placed is not None else read_counts(annotations)
+    kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
+    return tuple(
+        msgspec.structs.replace(
+            board,
+            slices=tuple(sorted((placed or {}).get(board.index, ()), key=_by_start)),
+            counted=tuple(
+                (profile, used)
+                for used, profiles in sorted(counts.get(board.index, {}).items(), reverse=True)
+                for profile, count in sorted(profiles.items())
+                for _ in range(count)
+            ),
+        )
+        for board in kinds
+    )
+
+
+def inventory_model(entry: BoardInventory) -> BoardModel:
+    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
+    known = by_product(entry.model)
+    largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
+    return BoardModel(
+        name=entry.model,
+        memory_mib=entry.memory_mib,
+        nominal_gb=nominal_gb(entry.model, entry.memory_mib),
+        compute=entry.compute_slices or (largest.compute if largest else 0),
+        memory_units=entry.memory_units or (largest.memory_units if largest else 0),
+        profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
+        max_clients=known.max_clients if known else 48,
+    )
+
+
+def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Board]:
+    return [
+        Board(
+            index=entry.index,
+            uuid=entry.uuid,
+            model=inventory_model(entry),
+            mode=entry.mode or mode,
+            cuttable=_cuttable(entry, entry.mode or mode),
+        )
+        for entry in sorted(inventory, key=lambda entry: entry.index)
+    ]
+
+
+def _cuttable(entry: BoardInventory, mode: str) -> bool:
+    if entry.fault:
+        return False
+    return mode == names.MPS or (mode == names.MIG and (entry.mig or entry.switch == "live"))
+
+
+def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> list[Board]:
+    """Return the boards that the table knows by the labels of GPU feature discovery; until an agent reports."""
+    product, count = labels.get(names.PRODUCT_LABEL, ""), labels.get(names.COUNT_LABEL, "1")
+    model = by_product(product)
+    if model is None:
+        faults.append(
+            f"label {names.PRODUCT_LABEL}: {product!r} is in no table and no agent has reported {names.INVENTORY}; "
+            "its boards are left alone"
+        )
+        return []
+    if not _COUNT.fullmatch(count):
+        faults.append(f"label {names.COUNT_LABEL}: {count!r} is no count; its boards are left alone")
+        return []
+    memory = labels.get(names.MEMORY_LABEL, "")
+    if _MEMORY.fullmatch(memory):
+        model = msgspec.structs.replace(model, memory_mib=int(memory))
+    return [
+        Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)
+        for index in range(int(count))
+    ]
+
+
+def _with_max(profile: Profile) -> Profile:
+    """Return the profile; where no most is said, there is one media engine set to give (`+me`, `+me.all`)."""
+    if profile.max == 0 and profile.name.endswith(("+me", "+me.all")):
+        return msgspec.structs.replace(profile, max=1)
+    return profile
+
+
+def _by_start(item: PlacedSlice) -> tuple[int, str, bool]:
+    return -1 if item.start is None else item.start, item.profile, item.used
