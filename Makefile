@@ -16,7 +16,7 @@ check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench $(ONLY)
@@ -25,7 +25,9 @@ node-test: .venv/ready
 	@echo "node test: not run: the agent on a real kubelet comes with the node agent"
 
 .venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Apportion needs Python 3.11 or later, this is %s: try make PYTHON=python3.12" % sys.version.split()[0])'
+	@echo "installing into .venv (about a minute)"
+	$(PYTHON) -m venv --clear .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,agent,cli]'
 	@touch $@
 

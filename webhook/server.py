@@ -128,6 +128,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.max_keepalived = 0  # each answer says that it closes its connection: the next goes elsewhere
         self.draining = True
 
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        """On SIGINT or SIGQUIT: stop at once.
+
+        Not as ThreadWorker has it: a signal may find the main thread inside the pool, for whose lock it would wait.
+        """
+        super(ThreadWorker, self).handle_quit(sig, frame)
+
     def notify(self) -> None:
         """Tell the parent that the loop turns, at least once a second; and see whether it is time to stop."""
         super().notify()

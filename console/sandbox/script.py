@@ -1,6 +1,7 @@
 """The script of the demo: manifests as they stand in files, given to kubectl as a person would."""
 
 import re
+import time
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
@@ -22,10 +23,15 @@ def documents(file: str) -> Iterator[tuple[str, str]]:
             yield name[1], document
 
 
-def create(sandbox: Sandbox, namespace: str, manifest: str) -> None:
-    """Create an object as a user does, and show what the webhook says. Raises KubectlError if it is refused."""
+def create(sandbox: Sandbox, namespace: str, manifest: str) -> float:
+    """Create an object as a user does, and show what the webhook says. Raises KubectlError if it is refused.
+
+    Returns when kubectl was called, in seconds of the monotonic clock.
+    """
     click.echo(f"$ kubectl create -n {namespace} -f - <<EOF")
     click.echo(f"{manifest}EOF")
+    called = time.monotonic()
     done = run_kubectl(sandbox.directory, "create", "-n", namespace, "-f", "-", stdin=manifest)
     for warning in _WARNING.findall(done.stderr):
         click.echo(f"  webhook: {warning}")
+    return called

@@ -17,17 +17,15 @@ from policies.view import PodView, view_pod
 
 
 class PodWatch:
-    """The pods of a namespace as they are now, and when each was first seen and first seen running.
+    """The pods of a namespace as they are now, and when each was first seen running.
 
     Attributes:
         namespace: the one that is watched.
-        seen: name -> seconds of the monotonic clock at which the pod appeared.
         ran: name -> seconds of the monotonic clock at which it was first seen running.
     """
 
     def __init__(self, sandbox: Sandbox, namespace: str) -> None:
         """Name what to watch; the watch begins with the `with` block."""
-        self.seen: dict[str, float] = {}
         self.ran: dict[str, float] = {}
         self.namespace = namespace
         self._changed = threading.Condition()
@@ -78,10 +76,8 @@ class PodWatch:
     def _note(self, _key: str, _old: PodView | None, new: PodView | None) -> None:
         now = time.monotonic()
         with self._changed:
-            if new is not None:
-                self.seen.setdefault(new.name, now)
-                if new.running:
-                    self.ran.setdefault(new.name, now)
+            if new is not None and new.running:
+                self.ran.setdefault(new.name, now)
             self._changed.notify_all()
 
 

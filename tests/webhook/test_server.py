@@ -1,6 +1,7 @@
 import datetime as dt
 import http.client
 import json
+import os
 import signal
 import socket
 import ssl
@@ -9,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +48,7 @@ class Process:
                     pass_fds=[listener.fileno()],
                     stdout=subprocess.PIPE,
                     stderr=log,
+                    start_new_session=True,  # so that its worker ends with it, whatever a test does
                 )
 
     def mount(self) -> str:
@@ -67,9 +71,11 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(10)
+            self.process.wait(15)
         finally:
-            self.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
             self.process.stdout.close()
 
 
@@ -267,3 +273,19 @@ def test_before_there_is_a_certificate_connections_are_refused(tmp_path, authori
             ask(process.connect())
         process.mount()
         assert ask(process.connect())[0] == 200
+
+
+def test_a_signal_that_arrives_inside_the_pool_does_not_wait_for_the_pool():
+    """It once did, for ever: the handler wanted a lock that the code below it held."""
+    worker = object.__new__(Worker)
+    worker.cfg = SimpleNamespace(worker_int=lambda _worker: None)
+    worker.tpool = ThreadPoolExecutor(1)
+
+    def interrupted():
+        with suppress(SystemExit), worker.tpool._shutdown_lock:
+            worker.handle_quit(signal.SIGINT, None)
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
