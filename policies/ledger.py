@@ -116,6 +116,14 @@ class Ledger:
         if quota := self.quota(pod):
             self.then.add(quota, self.charge(pod))
 
+    def hold(self, pod: PodView, lacks: Iterable[Lack]) -> None:
+        """Keep a waiting pod's place: where its own quota keeps it out, only before others of that quota."""
+        quota = self.quota(pod)
+        if quota and any(lack.limit != "sum" for lack in lacks):
+            self.then.add_to_own(quota, self.charge(pod))
+        else:
+            self.grant(pod)
+
     def release(self, pod: PodView) -> None:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):

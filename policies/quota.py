@@ -96,6 +96,12 @@ class Usage:
         for name in amounts.keys() & quota.min.keys():
             self.total[name] += amounts[name]
 
+    def add_to_own(self, quota: QuotaView, amounts: Amounts) -> None:
+        """Count a cost against its quota's own bounds only: whom these keep out takes nothing from other quotas."""
+        used = self.used[quota.title]
+        for name in amounts.keys() & used.keys():
+            used[name] += amounts[name]
+
     def of(self, quota: QuotaView) -> Mapping[str, int]:
         """Return what a quota uses."""
         return self.used[quota.title]

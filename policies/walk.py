@@ -77,7 +77,7 @@ class Walk:
         if pod.key in self.displacing:
             return
         if claims or self.view.now - pod.created >= self.settings.hold_s:
-            self.ledger.grant(pod)
+            self.ledger.hold(pod, lacks)
             if claims or not lacks:
                 self.ground.hold(pod.key, kind)
 

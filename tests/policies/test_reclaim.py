@@ -214,6 +214,22 @@ def test_after_five_minutes_a_pod_holds_its_place(age, passes):
     assert [release.pod for release in decision.ungate] == passes
 
 
+@pytest.mark.parametrize("fields", [{}, {"non_preemptible": True}], ids=["above max", "may not borrow"])
+def test_whom_its_own_quota_keeps_out_keeps_out_no_other_quota(fields):
+    """Q18: replicas beyond a team's max wait for good; what others lend stays to be borrowed meanwhile."""
+    waiting = [pod(f"a/{name}", created=1000, **fields) for name in ("x", "y", "z")]
+    decision = case(
+        *running("a", 2), *waiting, *running("b", 1), pod("b/borrower", 2, created=int(NOW) - 1),
+        quotas=[quota("a", 2, None if fields else 2), quota("b", 1), quota("c", 2)], nodes=[machine("n1", 5)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["b/borrower"]
+
+
+def test_a_pod_above_max_holds_its_place_before_others_of_its_quota():
+    pods = [*running("a", 3), pod("a/large", 2, created=1000), pod("a/small", created=int(NOW) - 1)]
+    assert case(*pods, quotas=[quota("a", 2, 4), quota("b", 7)], nodes=[machine("n1", 9)]).ungate == ()
+
+
 def test_who_could_never_run_holds_nothing():
     """Q18: six GPUs on nodes of four."""
     decision = case(pod("a/huge", 6), pod("a/modest"), quotas=[quota("a", 6)], nodes=[machine("n1", 4)])
