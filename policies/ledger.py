@@ -8,6 +8,8 @@ for the pod as long as they are still there (`now`).
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from policies import names
 from policies.charges import Charges
 from policies.decision import QuotaStatus, Relabel
@@ -123,6 +125,11 @@ class Ledger:
             self.then.add_to_own(quota, self.charge(pod))
         else:
             self.grant(pod)
+
+    def as_shown(self, quota: QuotaView, lack: Lack) -> Lack:
+        """Return a lack with what the status of quotas shows as used, apart from what is kept for pods that stand before."""
+        shown = (self._shown.total if lack.limit == "sum" else self._shown.of(quota)).get(lack.resource, 0)
+        return replace(lack, used=shown, kept=max(0, lack.used - shown))
 
     def release(self, pod: PodView) -> None:
         """Count a pod as one that may run from now on."""

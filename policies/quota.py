@@ -32,6 +32,7 @@ class Lack(msgspec.Struct, frozen=True):
         used: what is used without the pod.
         asked: what the pod costs.
         bound: what may be used at most.
+        kept: what is kept besides for pods that stand before this one.
     """
 
     resource: str
@@ -39,12 +40,14 @@ class Lack(msgspec.Struct, frozen=True):
     used: int
     asked: int
     bound: int
+    kept: int = 0
 
     def said(self, quota: QuotaView) -> str:
         """Return it with its numbers, as a part of a sentence."""
         used, asked = amount(self.resource, self.used), amount(self.resource, self.asked)
         who = "all quotas together use" if self.limit == "sum" else f"{quota.key} uses"
-        return f"{who} {used} {self.resource}, the pod asks for {asked}, and {self.limited(quota)}"
+        kept = f" besides {amount(self.resource, self.kept)} kept for pods before this one" if self.kept else ""
+        return f"{who} {used} {self.resource}{kept}, the pod asks for {asked}, and {self.limited(quota)}"
 
     def limited(self, quota: QuotaView) -> str:
         """Return the limit, as a part of a sentence."""

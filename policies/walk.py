@@ -171,7 +171,7 @@ class Walk:
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
         limits = {lack.limit for lack in lacks}
         code = names.ABOVE_MAX if "max" in limits else names.ABOVE_MIN if "min" in limits else names.QUOTA_USED_UP
-        self.waits[pod.key] = code, _said(quota, lacks)
+        self.waits[pod.key] = code, _said(quota, [self.ledger.as_shown(quota, lack) for lack in lacks])
 
     @staticmethod
     def _costs(member: Member, quota: QuotaView) -> str:

@@ -230,6 +230,18 @@ def test_a_pod_above_max_holds_its_place_before_others_of_its_quota():
     assert case(*pods, quotas=[quota("a", 2, 4), quota("b", 7)], nodes=[machine("n1", 9)]).ungate == ()
 
 
+def test_a_reason_tells_what_is_used_from_what_is_kept():
+    """L01: the status of the quota says 2, so the reason must not say 3."""
+    decision = case(*running("a", 2), pod("a/x"), pod("a/y"), quotas=[quota("a", 2, 2)], nodes=[machine("n1", 5)])
+    assert [item.message for item in decision.waiting] == [
+        "a/quota uses 2 nvidia.com/gpu, the pod asks for 1, and the max of a/quota is 2; "
+        "all quotas together use 2 nvidia.com/gpu, the pod asks for 1, and the mins of all quotas add up to 2",
+        "a/quota uses 2 nvidia.com/gpu besides 1 kept for pods before this one, the pod asks for 1, "
+        "and the max of a/quota is 2; "
+        "all quotas together use 2 nvidia.com/gpu, the pod asks for 1, and the mins of all quotas add up to 2",
+    ]
+
+
 def test_who_could_never_run_holds_nothing():
     """Q18: six GPUs on nodes of four."""
     decision = case(pod("a/huge", 6), pod("a/modest"), quotas=[quota("a", 6)], nodes=[machine("n1", 4)])
