@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from tests.builders import raw_pod
 from tests.sandbox.waiting import eventually
 
 pytestmark = pytest.mark.sandbox
+SECONDS = 5.0  # "within seconds": it takes a tenth of one where victims end at once
 WAIT_S = 30.0
 SLICE = {"nvidia.com/mig-1g.5gb": "1"}
 US = ("--as=system:serviceaccount:apportion-system:apportion-reconciler", "--as-group=system:masters")
@@ -101,9 +103,10 @@ def test_what_is_lent_comes_back_within_seconds_exactly_as_much_as_needed(cluste
     before = runs(borrower)
     over = {name for name, pod in before.items() if pod.capacity == names.OVER_QUOTA}
     assert len(over) == 3
+    asked = time.monotonic()
     claim(lender)
     lender.wait("claims", lambda pod: pod is not None and pod.running, WAIT_S)
-    print(f"from claim to running: {(lender.ran['claims'] - lender.seen['claims']) * 1000:.0f} ms")
+    assert lender.ran["claims"] - asked < SECONDS
     eventually(lambda: len(pods_of(borrower)) == 7 and len(runs(borrower)) == 6, "the victim comes back", WAIT_S)
     [gone] = before.keys() - runs(borrower).keys()
     assert gone in over
