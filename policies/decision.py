@@ -1,6 +1,6 @@
 """What `settle` decides: values that say everything a reader needs to carry them out, with their reasons.
 
-The reconciler applies a Decision to the cluster, `simulate` applies it to memory, `plan` prints it.
+The reconciler applies a Decision to the cluster, `simulate` applies it to memory, `why` prints it.
 """
 
 import msgspec
