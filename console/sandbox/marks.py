@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "APPORTION_SANDBOX_ID"
+NOTICE_S: Final = 1.0  # within which a person's Ctrl-C is noticed at the latest
 
 
 def marked(sandbox_id: str) -> list[int]:
@@ -54,7 +55,9 @@ def wait_for_end(pid: int, sandbox_id: str) -> None:
         return
     with os.fdopen(descriptor, "rb"):
         if bears(pid, sandbox_id):
-            select.select([descriptor], [], [])
+            # Not without end: a Ctrl-C just before the wait would be noticed only at the next one.
+            while not select.select([descriptor], [], [], NOTICE_S)[0]:
+                pass
 
 
 def kill_marked(sandbox_id: str, *, timeout_s: float = 10.0) -> list[int]:
