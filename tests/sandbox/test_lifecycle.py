@@ -128,11 +128,14 @@ def test_ctrl_c_ends_one_in_the_foreground(machine: Path) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as up:
-        assert up.stdout.readline().startswith("export KUBECONFIG=")
-        state = rooms.read_state("default")
-        os.killpg(up.pid, signal.SIGINT)  # As a terminal does: to the whole group.
-        assert up.wait(30) == 0
-        assert up.stderr.read().endswith("ending it\n")
+        try:
+            assert up.stdout.readline().startswith("export KUBECONFIG=")
+            state = rooms.read_state("default")
+            os.killpg(up.pid, signal.SIGINT)  # As a terminal does: to the whole group.
+            assert up.wait(30) == 0
+            assert up.stderr.read().endswith("ending it\n")
+        finally:
+            up.kill()  # or the block would wait for it for ever
     assert rooms.names() == []
     _ended(state)
 
