@@ -48,8 +48,8 @@ def up(nodes: tuple[NodeGroup, ...], name: str, bare: bool, foreground: bool) ->
         _tell(attach(name), progress, f"`apportion sandbox down --name {name}` ends it")
         return
     with hold(name, nodes, progress, services) as sandbox:
-        _tell(sandbox, progress, "Ctrl-C ends it")
         try:
+            _tell(sandbox, progress, "Ctrl-C ends it")
             wait_for_end(name)
         except KeyboardInterrupt:
             progress.line("ending it")
