@@ -1,0 +1,41 @@
+"""Mutation of pods: a new one gets its slices, an updated one keeps them."""
+
+from typing import Final
+
+from policies.admission import Admission, admit, readmit
+from policies.model import Pod
+from webhook.cluster import Cluster
+from webhook.envelope import Request, allowed, decode, invalid
+
+_MIRROR: Final = "kubernetes.io/config.mirror"  # the API's shadow of a static pod, which the kubelet runs anyway
+
+
+def mutate_pod(request: Request, cluster: Cluster) -> bytes:
+    """Return the answer for a pod that is created or updated; subresources are none of ours to change."""
+    if request.sub_resource:
+        return allowed(request)
+    pod, faults = decode(request.object, Pod)
+    if pod is None:
+        return invalid(request, faults)
+    if _MIRROR in (pod.metadata.annotations or {}) and request.by_node:
+        return allowed(request)
+    if request.operation == "UPDATE":
+        old, faults = decode(request.old_object, Pod)
+        return invalid(request, faults) if old is None else _answer(request, readmit(pod, old))
+    return _answer(
+        request,
+        admit(
+            pod,
+            namespace=request.namespace,
+            labels=cluster.labels_of(request.namespace),
+            inventory=cluster.inventory,
+            settings=cluster.settings,
+            standings=cluster.standings,
+        ),
+    )
+
+
+def _answer(request: Request, admission: Admission) -> bytes:
+    if admission.faults:
+        return invalid(request, admission.faults)
+    return allowed(request, admission.patch, admission.warnings)
