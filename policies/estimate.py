@@ -1,5 +1,7 @@
 """What admission says of a pod that a quota governs: its label as far as can be known then, and whether it can ever run.
 
+And of one that is resized in place: no gate stands before it any more, so what its quota does not have is refused.
+
 The webhook watches no pods: it knows what is used from the status of the quotas, which may lag. So the label is an
 estimate; the reconciler writes the true one. What can never run does not depend on what is used.
 """
@@ -17,12 +19,12 @@ from policies.quota import Usage, amount, never
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said of a new pod.
+    """What is to be said of a pod, new or resized.
 
     Attributes:
         capacity: its label; empty if none can be given.
         warnings: for the person who creates it.
-        faults: why it can never run.
+        faults: why it can never run, or not grow.
         held: whether it waits at the gate for its quota.
     """
 
@@ -76,17 +78,38 @@ class Standings:
                     for lack in lacks
                 )
             )
+        above = self._above(quota, charge)
+        return Estimate(
+            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
+            held=any(charge.get(name) for name in self._usage.of(quota)),
+            warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
+        )
+
+    def resize(self, namespace: str, more: Amounts, *, borrows: bool) -> Estimate:
+        """Return what is to be said of a pod that is counted and now asks for so much more, in thousandths.
+
+        Two resizes within the fraction of a second by which a status lags may both pass; what is too much together is
+        then borrowed, and reclaimed like everything that is.
+        """
+        quota = self._governed.by_namespace.get(namespace)
+        if quota is None or not more:
+            return Estimate()
+        if quota.title in self._governed.unready:
+            why = f"its quota is not in force, {quota.title}: {self._governed.unready[quota.title][1]}"
+            return Estimate(faults=tuple(_grows(name, asked, why) for name, asked in sorted(more.items())))
+        if lacks := self._usage.lacks(quota, more, borrows=borrows):
+            return Estimate(faults=tuple(_grows(lack.resource, lack.asked, lack.said(quota)) for lack in lacks))
+        above = self._above(quota, more)
+        return Estimate(warnings=tuple(self._borrows(quota, name, by, borrows=borrows) for name, by in above.items()))
+
+    def _above(self, quota: QuotaView, charge: Amounts) -> dict[str, int]:
+        """Return how much of a charge is above the quota's min."""
         used = self._usage.of(quota)
-        above = {
+        return {
             name: min(charge[name], used[name] + charge[name] - least)
             for name, least in sorted(quota.min.items())
             if charge.get(name) and used[name] + charge[name] > least
         }
-        return Estimate(
-            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
-            held=any(charge.get(name) for name in used),
-            warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
-        )
 
     def _borrows(self, quota: QuotaView, name: str, more: int, *, borrows: bool) -> str:
         if not borrows:
@@ -101,6 +124,10 @@ class Standings:
         lender = min(unused)[2]
         whose = lender.namespace if lender.kind == names.ELASTIC_QUOTA else lender.key
         return f"borrows {amount(name, more)} of {whose}'s unused {name}; may be evicted"
+
+
+def _grows(resource: str, more: int, why: str) -> str:
+    return fault(resource, f"{amount(resource, more)} more", f"the pod cannot grow in place: {why}")
 
 
 UNGOVERNED: Final = Standings.of((), {})

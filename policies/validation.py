@@ -1,6 +1,7 @@
 """What users may not change on pods that are admitted: the gate, the record, the capacity label, the way past a slice.
 
 And on namespaces: the label that says which quota governs them.
+And how far a pod may grow in place.
 
 Asked for updates only, and only where one of these differs; our own service accounts are not asked about.
 """
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies import names
+from policies.estimate import Estimate, Standings
 from policies.faults import fault
 from policies.model import Namespace, Pod
+from policies.view import view_pod
 
 _OURS: Final = "is written by Apportion alone, and decides what the pod holds: leave it as it is"
 
@@ -51,6 +54,23 @@ def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
             f"is written by Apportion alone: an {names.ELASTIC_QUOTA} in the namespace, "
             f"or a {names.COMPOSITE_QUOTA} that lists it, is how it gets a quota",
         )
+
+
+def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings) -> Estimate:
+    """Return what is to be said of a pod that is resized in place (the API lets only CPU and memory change).
+
+    To shrink is always fine. One that still waits at a gate is judged by the reconciler like any other that waits.
+    Raises QuantityError.
+    """
+    now, before = view_pod(pod), view_pod(old)
+    if before.terminating or before.finished:
+        return Estimate()
+    grown = {name for name, amount in now.request.items() if amount > before.request.get(name, 0)}
+    borrows = not before.non_preemptible
+    if before.holds or before.released:
+        more = {name: now.request[name] - before.request.get(name, 0) for name in grown}
+        return standings.resize(namespace, more, borrows=borrows)
+    return standings.estimate(namespace, {name: now.request[name] for name in grown}, borrows=borrows)
 
 
 def has_slices(pod: Pod) -> bool:

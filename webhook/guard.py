@@ -5,13 +5,13 @@ import msgspec
 from policies.isolation import reaching_variables
 from policies.model import EnvVar, Namespace, Pod
 from policies.policy import BUILT_IN
-from policies.validation import changed_by_users, has_slices, relabelled_by_users
+from policies.validation import changed_by_users, has_slices, relabelled_by_users, resized
 from webhook.cluster import Cluster
 from webhook.envelope import Request, allowed, decode, forbidden, invalid
 
 
-def guard_pod(request: Request, _cluster: Cluster) -> bytes:
-    """Return the answer for an update of a pod or of its ephemeral containers."""
+def guard_pod(request: Request, cluster: Cluster) -> bytes:
+    """Return the answer for an update of a pod, of its ephemeral containers, or of its size."""
     if request.operation != "UPDATE":
         return allowed(request)
     pod, faults = decode(request.object, Pod)
@@ -21,6 +21,9 @@ def guard_pod(request: Request, _cluster: Cluster) -> bytes:
     faults = tuple(changed_by_users(pod, old))
     if request.sub_resource == "ephemeralcontainers" and has_slices(old) and not BUILT_IN.visible_devices:
         faults += _debuggers(request)
+    if request.sub_resource == "resize":
+        found = resized(pod, old, namespace=request.namespace, standings=cluster.standings)
+        return forbidden(request, found.faults) if found.faults else allowed(request, warnings=found.warnings)
     return forbidden(request, faults) if faults else allowed(request)
 
 

@@ -57,6 +57,12 @@ QUOTA = {
         ]
     },
 }
+RESIZES = {
+    **GUARD,
+    "name": "resizes.nos.nebuly.com",
+    "rules": [{**GUARD["rules"][0], "resources": ["pods/resize"]}],
+    "namespaceSelector": QUOTA["namespaceSelector"],
+}
 SPACES = {
     **GUARD,
     "name": "namespaces.nos.nebuly.com",
@@ -89,6 +95,7 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
         SLICES,
         QUOTA,
         GUARD,
+        RESIZES,
         SPACES,
         QUOTAS,
     ]
@@ -111,6 +118,7 @@ def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
     assert hooked == {
         "pods",
         "pods/ephemeralcontainers",
+        "pods/resize",
         "namespaces",
         "elasticquotas",
         "compositeelasticquotas",

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import trustme
 
+from console.sandbox.kubectl import KubectlError
 from kube.client import Client
 from kube.errors import ApiError, Forbidden, Invalid
 from kube.resource import MUTATING_WEBHOOKS, NAMESPACES, PODS, VALIDATING_WEBHOOKS
@@ -215,6 +216,8 @@ def test_a_new_pod_reaches_us_only_if_it_names_a_gpu(cluster, recorder, created,
     assert recorder.about(name) == (["/mutate CREATE"] if reached else [])
 
 
+# A pod that someone else still gates is nobody's to release: the sandbox's own reconciler leaves it alone.
+GATED = {"schedulingGates": [{"name": "example.com/hold"}, {"name": "nos.nebuly.com/admission"}]}
 LABEL = f"{names.QUOTA_LABEL}=quota"
 
 
@@ -245,6 +248,48 @@ def test_pods_of_our_own_accounts_are_not_shown_for_quota(governed, recorder):
     ours = {"apiVersion": "v1", "kind": "Pod", **pod("by-us")}
     governed.kubectl(*OURS, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(ours))
     assert recorder.about("by-us") == []
+
+
+SMALL = {"requests": {"cpu": "1"}}
+
+
+def resized(cpu="1", **more):
+    """Return the arguments by which kubectl resizes the pod `{name}`."""
+    change = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}, **more}
+    return "patch", "pod", "{name}", "--subresource=resize", f"--patch={json.dumps(change)}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        pytest.param(resized("2"), ["/validate resize"], id="larger"),
+        pytest.param((*OURS, *resized("2")), [], id="by us"),
+        pytest.param(resized("1"), [], id="as it was"),
+        pytest.param(resized(metadata={"labels": {names.CAPACITY_LABEL: "in-quota"}}), [], id="with a label on the way"),
+    ],
+)  # fmt: skip
+def test_where_a_quota_governs_a_resize_is_shown(governed, recorder, request, arguments, asked):
+    name = "resized-" + request.node.callspec.id.replace(" ", "-")
+    governed.create(pod(name, spec=GATED, resources=SMALL))
+    recorder.asked.clear()
+    governed.kubectl(*(argument.replace("{name}", name) for argument in arguments))
+    assert recorder.about(name) == asked
+    assert "capacity" not in governed.kubectl("get", "pod", name, "--show-labels")
+
+
+def test_elsewhere_a_resize_does_not_depend_on_us(cluster, recorder):
+    cluster.create(pod("resized", spec=GATED, resources=SMALL))
+    recorder.asked.clear()
+    cluster.kubectl(*(argument.replace("{name}", "resized") for argument in resized("2")))
+    assert recorder.about("resized") == []
+
+
+def test_a_resize_of_a_gpu_is_refused_by_the_api_server(cluster):
+    """So that quota need not look at it."""
+    cluster.create(pod("gpu-resized", spec=GATED, resources=gpu()))
+    change = {"spec": {"containers": [{"name": "main", "resources": gpu("2")}]}}
+    with pytest.raises(KubectlError, match="only cpu and memory resources are mutable"):
+        cluster.kubectl("patch", "pod", "gpu-resized", "--subresource=resize", f"--patch={json.dumps(change)}")
 
 
 @pytest.mark.parametrize(
@@ -315,8 +360,6 @@ def test_the_mirror_of_a_static_pod_is_left_alone(cluster, recorder):
 RECORD = {"nos.nebuly.com/gpu-request": '{"v":1}', "nos.nebuly.com/gpu-fraction": "0.5"}
 IMAGE = '{"spec":{"containers":[{"name":"main","image":"registry.example/image:2"}]}}'
 NO_GATE = '[{"op": "remove", "path": "/spec/schedulingGates/1"}]'
-# A pod that someone else still gates is nobody's to release: the sandbox's own reconciler leaves it alone.
-GATED = {"schedulingGates": [{"name": "example.com/hold"}, {"name": "nos.nebuly.com/admission"}]}
 
 
 def patch(text, *options):
