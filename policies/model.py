@@ -171,6 +171,56 @@ class Pod(_Object, frozen=True):
     status: PodStatus | None = None
 
 
+class PodTemplate(_Object, frozen=True):
+    """What a workload makes pods of."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec | None = None
+
+
+class WorkloadSpec(_Object, frozen=True):
+    """Of a workload only its template."""
+
+    template: PodTemplate | None = None
+
+
+class Workload(_Object, frozen=True):
+    """A Deployment, StatefulSet, DaemonSet, ReplicaSet, ReplicationController or Job."""
+
+    metadata: ObjectMeta
+    spec: WorkloadSpec | None = None
+
+    @property
+    def template(self) -> PodTemplate | None:
+        """Return what it makes pods of."""
+        return self.spec.template if self.spec else None
+
+
+class JobTemplate(_Object, frozen=True):
+    """What a CronJob makes Jobs of."""
+
+    spec: WorkloadSpec | None = None
+
+
+class CronJobSpec(_Object, frozen=True):
+    """Of a CronJob only its template."""
+
+    job_template: JobTemplate | None = None
+
+
+class CronJob(_Object, frozen=True):
+    """A CronJob, whose template lies in that of its Jobs."""
+
+    metadata: ObjectMeta
+    spec: CronJobSpec | None = None
+
+    @property
+    def template(self) -> PodTemplate | None:
+        """Return what its Jobs make pods of."""
+        jobs = self.spec.job_template if self.spec else None
+        return jobs.spec.template if jobs and jobs.spec else None
+
+
 class Taint(_Object, frozen=True):
     """A taint of a node."""
 
@@ -271,3 +321,10 @@ class PriorityClass(_Object, frozen=True):
     value: int
     global_default: bool | None = None
     preemption_policy: str | None = None
+
+
+class GpuPolicy(_Object, frozen=True):
+    """A policy. Its specification is read elsewhere, with all faults, for a faulty one counts too."""
+
+    metadata: ObjectMeta
+    spec: object = None

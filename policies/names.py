@@ -62,6 +62,10 @@ COMPOSITE_QUOTA: Final = "CompositeElasticQuota"
 IN_QUOTA: Final = "in-quota"
 OVER_QUOTA: Final = "over-quota"
 
+# Policies.
+GPU_POLICY: Final = "GpuPolicy"
+DEFAULT_POLICY: Final = "default"  # in SYSTEM_NAMESPACE: for every namespace without a policy of its own
+
 # Resources.
 GPU: Final = NVIDIA_PREFIX + "gpu"
 GPU_SHARED: Final = NVIDIA_PREFIX + "gpu.shared"  # time-slicing
@@ -109,6 +113,9 @@ VICTIM_STAYS: Final = "VictimDoesNotEnd"  # an evicted pod is still there, long 
 QUOTA_READY: Final = "Ready"  # the condition of a quota, and its reason when it is True
 QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace
 QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespace
+POLICY_READY: Final = "Ready"  # the condition of a policy, and its reason when it is True
+POLICY_CONFLICT: Final = "Conflict"  # False: an older policy governs the namespace
+POLICY_INVALID: Final = "Invalid"  # False: it has faults, and pods that ask for a GPU where it governs are denied
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read
 
 

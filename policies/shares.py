@@ -38,6 +38,11 @@ class Share(msgspec.Struct, frozen=True):
     denominator: int
     decimals: int | None = None
 
+    @property
+    def exact(self) -> Fraction:
+        """Return the exact value."""
+        return Fraction(self.numerator, self.denominator)
+
     def met_by(self, part: int, whole: int) -> bool:
         """Return whether part / whole is at least this share, rounded half up to the precision of the share.
 
