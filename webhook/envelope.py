@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from policies import names
+from policies.admission import Admission
 from policies.faults import misfits
 from policies.patch import Operation
 from webhook.errors import MalformedReview
@@ -94,6 +95,13 @@ def allowed(request: Request, patch: Iterable[Operation] = (), warnings: tuple[s
             )
         )
     )
+
+
+def answered(request: Request, admission: Admission) -> bytes:
+    """Return the answer that says what was decided on an object."""
+    if admission.faults:
+        return invalid(request, admission.faults)
+    return allowed(request, admission.patch, admission.warnings)
 
 
 def invalid(request: Request, faults: Iterable[str]) -> bytes:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from policies.admission import Admission, admit, readmit
+from policies.admission import admit, readmit
 from policies.model import Pod
 from webhook.cluster import Cluster
-from webhook.envelope import Request, allowed, decode, invalid
+from webhook.envelope import Request, allowed, answered, decode, invalid
 
 _MIRROR: Final = "kubernetes.io/config.mirror"  # the API's shadow of a static pod, which the kubelet runs anyway
 
@@ -21,8 +21,8 @@ def mutate_pod(request: Request, cluster: Cluster) -> bytes:
         return allowed(request)
     if request.operation == "UPDATE":
         old, faults = decode(request.old_object, Pod)
-        return invalid(request, faults) if old is None else _answer(request, readmit(pod, old))
-    return _answer(
+        return invalid(request, faults) if old is None else answered(request, readmit(pod, old))
+    return answered(
         request,
         admit(
             pod,
@@ -33,9 +33,3 @@ def mutate_pod(request: Request, cluster: Cluster) -> bytes:
             standings=cluster.standings,
         ),
     )
-
-
-def _answer(request: Request, admission: Admission) -> bytes:
-    if admission.faults:
-        return invalid(request, admission.faults)
-    return allowed(request, admission.patch, admission.warnings)

@@ -4,20 +4,24 @@ A review is answered from memory and has no side effect, dry run or not. What is
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from policies import names
+from policies.templates import KINDS
 from webhook.cluster import Cluster
 from webhook.envelope import Kind, Request, allowed, read
 from webhook.errors import MalformedReview
 from webhook.guard import guard_namespace, guard_pod
 from webhook.pods import mutate_pod
 from webhook.quotas import validate_composite, validate_elastic
+from webhook.templates import mutate_template
 
 Reviewer = Callable[[Request, Cluster], bytes]
 
 MUTATING: Final[Mapping[Kind, Reviewer]] = {
     ("", "pods"): mutate_pod,
+    **{(kind.group, kind.plural): partial(mutate_template, kind) for kind in KINDS},
 }
 VALIDATING: Final[Mapping[Kind, Reviewer]] = {
     ("", "pods"): guard_pod,

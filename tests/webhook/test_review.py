@@ -292,7 +292,7 @@ def test_creations_are_not_for_the_validating_webhook():
         b"", b"{", b"null", b"[]", b"\xff", b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}',
         b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":1}}',
         review(SHARE).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), review(SHARE).replace(b"AdmissionReview", b"ConversionReview"),
-        review(SHARE, resource={"group": "apps", "version": "v1", "resource": "deployments"}), review(SHARE, resource=None),
+        review(SHARE, resource={"group": "apps", "version": "v1", "resource": "controllerrevisions"}), review(SHARE, resource=None),
     ],
 )  # fmt: skip
 def test_a_body_that_is_no_review_of_a_pod_is_malformed(call, body):
