@@ -1,4 +1,4 @@
-"""Laws of admission, over pods of every odd shape: init containers, absent and null parents, `/` in keys, unknown fields."""
+"""Laws of admission, over the odd pods of `odd_pods`."""
 
 import copy
 import json
@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import jsonpatch
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from policies.quantity import parse
 from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import A30, A100_80, H100, T4, make_node
+from tests.policies.odd_pods import crowded, heavy, pods
+from tests.policies.owned import not_ours, unanswered
 
 NODES = (
     make_node("a"), make_node("b", A100_80), make_node("c", A30), make_node("d", mode="mps"), make_node("e", T4, mode="timeslicing"),
@@ -34,145 +37,12 @@ def apply(raw, found):
     return jsonpatch.apply_patch(separate, msgspec.to_builtins(found.patch))
 
 
-def sometimes(strategy):
-    """Absent, null, or there."""
-    return st.just(...) | st.none() | strategy
-
-
-def thing(**fields):
-    """An object some of whose fields are absent."""
-    return st.fixed_dictionaries(fields).map(
-        lambda made: {key: value for key, value in made.items() if value is not ...}
-    )
-
-
-_GPUS = ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu-10gb", "nvidia.com/mig-9g.9gb",
-         "nvidia.com/gpu.shared", "cpu", "example.com/a~b")  # fmt: skip
-_amounts = st.dictionaries(
-    st.sampled_from(_GPUS), st.sampled_from(["1", "500m", "250m", "2", "0", "142857143n"]), max_size=1
-)
-_same = _amounts.map(lambda amounts: {"limits": dict(amounts), "requests": dict(amounts)})
-_resources = (
-    st.just({})
-    | _same
-    | _same
-    | thing(limits=sometimes(_amounts), requests=sometimes(_amounts), claims=sometimes(st.just([])))
-)
-_context = thing(
-    runAsUser=sometimes(st.sampled_from([0, 1000, 2000])),
-    privileged=st.sampled_from([..., None, False, False, True]),
-    seccompProfile=sometimes(st.just({"a": 1})),
-)
-_env = st.lists(
-    st.sampled_from([{"name": "A", "value": "b"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]), max_size=2
-)
-_mounts = st.lists(
-    st.sampled_from([{"name": "v", "mountPath": "/dev/shm"}, {"name": "v", "mountPath": "/x", "subPath": "y"}]),
-    max_size=1,
-)
-
-
-def containers(prefix, least):
-    one = thing(
-        image=st.just("x"), resources=sometimes(_resources), securityContext=sometimes(_context), env=sometimes(_env), volumeMounts=sometimes(_mounts),
-        restartPolicy=st.sampled_from([..., "Always"]), unknownField=sometimes(st.just({"k": [1, {"n": None}]})),
-    )  # fmt: skip
-    return st.lists(one, min_size=least, max_size=3).map(
-        lambda found: [{"name": f"{prefix}{i}", **each} for i, each in enumerate(found)]
-    )
-
-
-_key = st.sampled_from(
-    [names.FRACTION, names.MEMORY, names.COUNT, names.MODE, names.CONTAINER, f"{names.FRACTION}.c0", f"{names.MEMORY}.i0", f"{names.FRACTION}.c1",
-     "a/b~c", "kubernetes.io/role", "gpu-fraction", names.RECORD, names.EVICTED_FOR]
-)  # fmt: skip
-_value = st.sampled_from(
-    ["0.5", "0.25", "1/7", "10Gi", "4GB", "2", "mig", "mps,mig", "timeslicing", "c0", "i0", "nonsense", "{}"]
-)
-_good = st.sampled_from([{names.FRACTION: "0.25"}, {names.MEMORY: "9.6Gi"}, {f"{names.FRACTION}.c0": "0.5", f"{names.MEMORY}.i0": "4GB"},
-                         {names.FRACTION: "0.5", names.MODE: "mps"}])  # fmt: skip
-_annotations = _good | _good | _good | st.dictionaries(_key, _value, max_size=3)
-_terms = st.lists(
-    thing(
-        matchExpressions=sometimes(
-            st.lists(st.just({"key": "kubernetes.io/hostname", "operator": "Exists"}), max_size=1)
-        ),
-        matchFields=sometimes(
-            st.lists(st.just({"key": "metadata.name", "operator": "NotIn", "values": ["zz"]}), max_size=1)
-        ),
-    ),
-    min_size=1,
-    max_size=2,
-)
-_affinity = thing(
-    nodeAffinity=sometimes(
-        thing(requiredDuringSchedulingIgnoredDuringExecution=sometimes(thing(nodeSelectorTerms=_terms)))
-    ),
-    podAffinity=sometimes(st.just({})),
-)
-pods = st.fixed_dictionaries(
-    {
-        "apiVersion": st.just("v1"),
-        "kind": st.just("Pod"),
-        "metadata": thing(
-            generateName=st.just("x-"), annotations=sometimes(_annotations), finalizers=sometimes(st.just(["a/b"])),
-            labels=sometimes(st.dictionaries(st.sampled_from(["app", "nos.nebuly.com/capacity"]), st.just("in-quota"))),
-        ),
-        "spec": thing(
-            containers=containers("c", 1), initContainers=sometimes(containers("i", 0)), securityContext=sometimes(_context),
-            affinity=sometimes(_affinity), hostIPC=sometimes(st.booleans()), nodeSelector=sometimes(st.just({})),
-            schedulingGates=sometimes(st.lists(st.sampled_from([{"name": "other/gate"}, {"name": names.GATE}]), max_size=2, unique_by=str)),
-            schedulerName=st.sampled_from([..., "nos-scheduler", "default-scheduler"]), nodeName=st.sampled_from([..., ..., ..., ..., ..., "n1"]),
-            unknownField=sometimes(st.just([1, None])),
-        ),
-    }
-)  # fmt: skip
-
-
 def all_containers(pod):
     return [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
 
 
 def is_gpu(resource):
     return resource.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
-
-
-def without_ours(pod):
-    """Return a pod without anything that admission may write; what is empty, null or absent is the same."""
-    pod = copy.deepcopy(pod)
-    meta, spec = pod["metadata"], pod["spec"]
-    for holder, ours in (
-        (meta.get("annotations"), (names.RECORD, names.EVICTED_FOR)),
-        (meta.get("labels"), (names.CAPACITY_LABEL,)),
-    ):
-        for key in ours:
-            (holder or {}).pop(key, None)
-    for each in all_containers(pod):
-        (each.get("securityContext") or {}).pop("runAsUser", None)
-        for kind in ("limits", "requests"):
-            amounts = (each.get("resources") or {}).get(kind) or {}
-            for resource in [name for name in amounts if is_gpu(name)]:
-                del amounts[resource]
-    for key in ("hostIPC", "schedulerName"):
-        spec.pop(key, None)
-    spec["schedulingGates"] = [gate for gate in spec.get("schedulingGates") or [] if gate["name"] != names.GATE]
-    required = (((spec.get("affinity") or {}).get("nodeAffinity")) or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {}
-    for term in required.get("nodeSelectorTerms", []):
-        term["matchExpressions"] = [
-            each for each in term.get("matchExpressions") or [] if each["key"] != names.PRODUCT_LABEL
-        ]
-    return without_nothing(pod)
-
-
-def without_nothing(value):
-    if isinstance(value, dict):
-        inner = {key: without_nothing(each) for key, each in value.items()}
-        return {key: each for key, each in inner.items() if each not in (None, {}, [])}
-    if isinstance(value, list):
-        return [each for each in map(without_nothing, value) if each not in (None, {}, [])]
-    return value
 
 
 @given(pods)
@@ -182,7 +52,28 @@ def test_a_patch_applies_and_changes_nothing_that_is_not_ours(raw):
     found = review(raw)
     assert raw == before
     assert not (found.faults and found.patch)
-    assert without_ours(apply(raw, found)) == without_ours(raw)
+    assert not_ours(raw, apply(raw, found)) == []
+
+
+@pytest.mark.parametrize(
+    "pod", [pytest.param(crowded(), id="200 containers"), pytest.param(heavy(), id="250 KiB of annotations")]
+)
+def test_the_largest_pods_are_reviewed_like_any_other(pod):
+    """W10."""
+    found = review(pod)
+    after = apply(pod, found)
+    assert found.faults == ()
+    assert found.patch
+    assert not_ours(pod, after) == []
+    assert review(after).patch == ()
+
+
+@given(pods)
+def test_nothing_that_looks_like_a_wish_is_left_unanswered(raw):
+    """W01, W03, W34."""
+    found = review(raw)
+    if not found.faults:
+        assert list(unanswered(apply(raw, found), ("nvidia.com/mig-9g.9gb", "nvidia.com/gpu.shared"))) == []
 
 
 @given(pods)
