@@ -16,7 +16,7 @@ from policies.faults import fault
 from policies.inventory import NOTHING, Inventory
 from policies.isolation import barred_modes, beyond_slices
 from policies.model import Pod
-from policies.mutation import given, mutate, restore
+from policies.mutation import given, mutate
 from policies.patch import Operation
 from policies.policy import BUILT_IN, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
@@ -91,13 +91,6 @@ def admit(
         warnings=(*requests.warnings, *_warnings(pod, slicing.choices), *estimate.warnings),
         reasons=(*_reasons(requests, slicing.choices), *estimate.reasons),
     )
-
-
-def readmit(pod: Pod, old: Pod) -> Admission:
-    """Return the answer for an updated pod: what was admitted stays. Never denied, and untouched on its way out."""
-    if pod.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
-        return Admission()
-    return Admission(patch=restore(pod, old))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

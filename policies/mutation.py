@@ -17,7 +17,7 @@ from policies.patch import Operation, changed, put
 from policies.policy import Rule
 from policies.quantity import Quantity
 from policies.record import Entry, read_record, write_record
-from policies.requests import places
+from policies.requests import Place, places
 from policies.settings import Settings
 from policies.slicing import Choice
 
@@ -40,7 +40,7 @@ def mutate(
     clients = [choice for choice in choices if choice.mode == names.MPS]
     return (
         *(operation for choice in choices for operation in _resources(choice)),
-        *(operation for choice in clients for operation in _user(pod, choice, settings.mps.user_id)),
+        *(operation for choice in clients for operation in _run_as(pod, choice.wish.place, settings.mps.user_id)),
         *(_host_ipc(pod) if clients and rule.host_ipc else ()),
         *_affinity(pod.spec, dict.fromkeys(choice.products for choice in choices if choice.products)),
         *(_gate(pod.spec) if governed or any(choice.cut for choice in choices) else ()),
@@ -51,23 +51,30 @@ def mutate(
 
 
 def restore(pod: Pod, old: Pod) -> tuple[Operation, ...]:
-    """Return the patch that gives an updated pod the GPU resources and the record with which it was admitted.
+    """Return the patch that gives an updated pod what it was given when it was admitted.
 
-    Applying the manifest again merges the request of the user back beside the slice that took its place; container
-    resources cannot change, so the API server would refuse it. Empty unless the specification differs.
+    A manifest that is applied again merges the request of the user back in beside the slice that took its place; one
+    that replaces the pod knows nothing of what we have added. Neither field can change, so the API server would refuse.
     """
+    operations = [] if old.spec.scheduler_name == names.NOS_SCHEDULER else [*_scheduler(pod.spec)]
     record = read_record(old.metadata.annotations)
-    if not record or pod.spec == old.spec:
-        return ()
-    admitted = {place.container.name: place.container.resources for place in places(old)}
-    operations: list[Operation] = []
+    admitted = {place.container.name: place.container for place in places(old)}
     for place in places(pod):
-        name = place.container.name
-        if name in record and (before := admitted.get(name)):
-            operations += _restored(("spec", place.field, place.index), place.container.resources, before)
-    kept = {names.RECORD: (old.metadata.annotations or {}).get(names.RECORD)}
-    operations += changed(("metadata", "annotations"), pod.metadata.annotations, kept)
-    return tuple(operations)
+        entry, before = record.get(place.container.name), admitted.get(place.container.name)
+        if entry and before and before.resources:
+            operations += _restored(("spec", place.field, place.index), place.container.resources, before.resources)
+            if entry.mode == names.MPS and before.security_context and before.security_context.run_as_user is not None:
+                operations += _run_as(pod, place, before.security_context.run_as_user)
+    if not record or names.RECORD in (pod.metadata.annotations or {}):
+        return tuple(operations)
+    return (
+        *operations,
+        *(_host_ipc(pod) if old.spec.host_ipc else ()),
+        *_affinity(pod.spec, dict.fromkeys(sorted(_products(old.spec) - _products(pod.spec)))),
+        *(_gate(pod.spec) if any(gate.name == names.GATE for gate in old.spec.scheduling_gates or ()) else ()),
+        *_kept("labels", names.CAPACITY_LABEL, pod.metadata.labels, old.metadata.labels),
+        *_kept("annotations", names.RECORD, pod.metadata.annotations, old.metadata.annotations),
+    )
 
 
 def given(pod: Pod, choices: Sequence[Choice]) -> Pod:
@@ -85,6 +92,12 @@ def given(pod: Pod, choices: Sequence[Choice]) -> Pod:
     spec = pod.spec
     containers, init = each("containers", spec.containers), each("initContainers", spec.init_containers)
     return replace(pod, spec=replace(spec, containers=containers, init_containers=init))
+
+
+def gpus(amounts: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+    """Return those of the amounts that are of GPUs: whole ones, shares, slices."""
+    whole = (names.GPU, names.GPU_SHARED)
+    return {name: amount for name, amount in (amounts or {}).items() if name in whole or is_slice(name)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -115,8 +128,7 @@ def _resources(choice: Choice) -> Iterator[Operation]:
             yield from changed((*root, "resources", key), amounts, {**taken, **given})
 
 
-def _user(pod: Pod, choice: Choice, user_id: int) -> Iterator[Operation]:
-    place = choice.wish.place
+def _run_as(pod: Pod, place: Place, user_id: int) -> Iterator[Operation]:
     own, whole = place.container.security_context, pod.spec.security_context
     if not any(context and context.run_as_user is not None for context in (own, whole)):
         yield put(("spec", place.field, place.index), [("securityContext", own)], "runAsUser", user_id)
@@ -141,6 +153,18 @@ def _affinity(spec: PodSpec, products: Mapping[tuple[str, ...], None]) -> Iterat
     for index, term in enumerate(required.node_selector_terms or ()):
         root = "spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms", index
         yield from _narrowed(root, term, wanted)
+
+
+def _products(spec: PodSpec) -> set[tuple[str, ...]]:
+    """Return the lists of products to which a pod is kept."""
+    nodes = spec.affinity.node_affinity if spec.affinity else None
+    required = nodes.required_during_scheduling_ignored_during_execution if nodes else None
+    return {
+        requirement.values or ()
+        for term in (required.node_selector_terms if required else None) or ()
+        for requirement in term.match_expressions or ()
+        if requirement.key == names.PRODUCT_LABEL and requirement.operator == "In"
+    }
 
 
 def _narrowed(root: tuple[str | int, ...], term: NodeSelectorTerm, wanted: Sequence[object]) -> Iterator[Operation]:
@@ -184,13 +208,14 @@ def _restored(
     root: tuple[str | int, ...], present: ResourceRequirements | None, before: ResourceRequirements
 ) -> Iterator[Operation]:
     if present is None:
-        yield put(root, [], "resources", {"limits": _gpus(before.limits), "requests": _gpus(before.requests)})
+        yield put(root, [], "resources", {"limits": gpus(before.limits), "requests": gpus(before.requests)})
         return
     for key, now, then in (("limits", present.limits, before.limits), ("requests", present.requests, before.requests)):
-        gone = dict.fromkeys(_gpus(now))
-        yield from changed((*root, "resources", key), now, {**gone, **_gpus(then)})
+        gone = dict.fromkeys(gpus(now))
+        yield from changed((*root, "resources", key), now, {**gone, **gpus(then)})
 
 
-def _gpus(amounts: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
-    whole = (names.GPU, names.GPU_SHARED)
-    return {name: amount for name, amount in (amounts or {}).items() if name in whole or is_slice(name)}
+def _kept(
+    kind: str, key: str, present: Mapping[str, str] | None, before: Mapping[str, str] | None
+) -> Iterator[Operation]:
+    yield from changed(("metadata", kind), present, {key: (before or {}).get(key)})

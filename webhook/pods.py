@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from policies.admission import admit, readmit
+from policies.admission import admit
 from policies.model import Pod
+from policies.readmission import readmit
 from webhook.cluster import Cluster
 from webhook.envelope import Request, allowed, answered, decode, invalid
 

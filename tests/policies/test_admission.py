@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from policies import names
-from policies.admission import admit, readmit
+from policies.admission import admit
 from policies.inventory import Inventory
 from policies.model import Pod
-from policies.policy import Rule
+from policies.policy import PolicyView, Rule
 from policies.settings import DEFAULTS, MpsSettings, Settings
 from policies.view import view_node
 from tests.builders import A30, A100, A100_80, T4, container, make_node, raw_pod
@@ -46,6 +46,11 @@ def faults(raw, *nodes, **options):
     found = admission(raw, *nodes, **options)
     assert (found.patch, found.warnings) == ((), ())
     return list(found.faults)
+
+
+def under(**fields):
+    """Return a policy of team-a whose one rule is the built-in one but for these fields."""
+    return PolicyView(namespace="team-a", name="team-a", rules=(Rule(**fields),))
 
 
 def record_of(pod):
@@ -149,7 +154,7 @@ def test_an_mps_client_gets_the_user_of_its_daemon_and_host_ipc():
     assert (spec["hostIPC"], spec["containers"][0]["securityContext"]) == (True, {"runAsUser": 1000})
     assert "securityContext" not in spec
     assert spec["containers"][1] == container("proxy")
-    other = admitted(raw, MPS, settings=Settings(mps=MpsSettings(user_id=4711)), rule=Rule(host_ipc=False))["spec"]
+    other = admitted(raw, MPS, settings=Settings(mps=MpsSettings(user_id=4711)), policy=under(host_ipc=False))["spec"]
     assert ("hostIPC" in other, other["containers"][0]["securityContext"]) == (False, {"runAsUser": 4711})
 
 
@@ -321,10 +326,10 @@ def pod_with(limits=None, annotations=None, spec=None, **own):
         pytest.param(pod_with(CLIENT, {names.MODE: "mig"}), {},
                      "spec.containers[0].resources.limits[nvidia.com/gpu-10gb]: 1: it is made by mps, but nos.nebuly.com/gpu-mode says mig: keep one",
                      id="mode against slice"),
-        pytest.param(pod_with(CLIENT), {"rule": Rule(modes=("mig",), nameable=("mig",))},
+        pytest.param(pod_with(CLIENT), {"policy": under(modes=("mig",), nameable=("mig",))},
                      "spec.containers[0].resources.limits[nvidia.com/gpu-10gb]: 1: nvidia.com/gpu-10gb is made by mps: the policy allows mig",
                      id="slice outside the policy"),
-        pytest.param(pod_with(annotations={names.FRACTION: "0.5", names.MODE: "mps,mig"}), {"rule": Rule(modes=("mps",), nameable=("mps",))},
+        pytest.param(pod_with(annotations={names.FRACTION: "0.5", names.MODE: "mps,mig"}), {"policy": under(modes=("mps",), nameable=("mps",))},
                      "metadata.annotations[nos.nebuly.com/gpu-mode]: mps,mig: mig may not be named here: the policy allows mps",
                      id="mode outside the policy"),
     ],
@@ -341,7 +346,7 @@ def test_where_pod_security_forbids_host_ipc_a_share_becomes_mig(level):
     assert patched(raw, found)["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/mig-2g.12gb": "1"}
     assert found.warnings[0].startswith("mps is passed over: spec.hostIPC: true: MPS needs it")
     assert "hostIPC" in admitted(raw, MPS, labels={"pod-security.kubernetes.io/enforce": "privileged"})["spec"]
-    assert "hostIPC" not in admitted(raw, MPS, labels=RESTRICTED, rule=Rule(host_ipc=False))["spec"]
+    assert "hostIPC" not in admitted(raw, MPS, labels=RESTRICTED, policy=under(host_ipc=False))["spec"]
 
 
 @pytest.mark.parametrize("value", ["none", "void"])
@@ -362,7 +367,7 @@ def test_no_other_container_of_the_pod_may_reach_beyond_the_slice(other, field):
         init=[extra] if field == "init" else None,
     )
     assert len(faults(raw, MPS)) == 1
-    assert admission(raw, MPS, rule=Rule(visible_devices=True, privileged=True)).faults == ()
+    assert admission(raw, MPS, policy=under(visible_devices=True, privileged=True)).faults == ()
 
 
 def test_a_value_that_comes_from_elsewhere_is_not_trusted():
@@ -430,71 +435,6 @@ def test_an_answered_wish_is_not_resolved_again_but_checked():
         "spec.containers[0].resources.limits[nvidia.com/mig-1g.10gb]: 1: no board makes 1g.10gb; NVIDIA-A30 makes 1g.6gb, 2g.12gb, 4g.24gb"
     ]
     assert admission(first, make_node("a"), make_node("b", A30)).patch == ()
-
-
-# Updates --------------------------------------------------------------------------------------------------------------
-
-
-def update(raw, old):
-    found = readmit(msgspec.convert(raw, Pod), msgspec.convert(old, Pod))
-    assert found.faults == ()
-    return patched(raw, found)
-
-
-def test_applying_the_manifest_again_keeps_what_was_admitted():
-    """The merge puts the user's share back beside the slice (design 3.5)."""
-    manifest = raw_pod(limits={"cpu": "2", "nvidia.com/gpu": "500m"}, requests={"cpu": "2", "nvidia.com/gpu": "500m"})
-    old = admitted(manifest)
-    merged = json.loads(json.dumps(old))
-    for kind in ("limits", "requests"):
-        merged["spec"]["containers"][0]["resources"][kind]["nvidia.com/gpu"] = "500m"
-    assert update(merged, old) == old
-
-
-def test_replacing_a_pod_keeps_its_slice_and_its_record():
-    """`replace` comes without annotations: mind the absent map."""
-    manifest = raw_pod(limits={"nvidia.com/gpu": "500m"})
-    old = admitted(manifest)
-    after = update(manifest, old)
-    assert after["spec"]["containers"][0]["resources"] == old["spec"]["containers"][0]["resources"]
-    assert after["metadata"]["annotations"] == old["metadata"]["annotations"]
-    bare = raw_pod()
-    assert update(bare, old)["spec"]["containers"][0]["resources"] == old["spec"]["containers"][0]["resources"]
-
-
-@pytest.mark.parametrize(
-    ("raw", "old"),
-    [
-        pytest.param(
-            raw_pod(limits={"nvidia.com/gpu": "500m"}, labels={"a": "b"}),
-            raw_pod(limits={"nvidia.com/gpu": "500m"}),
-            id="made before us",
-        ),
-        pytest.param(raw_pod(labels={"a": "b"}), raw_pod(annotations={names.RECORD: "{}"}), id="metadata only"),
-        pytest.param(
-            raw_pod(image="x", limits={"nvidia.com/gpu": "1"}), raw_pod(limits={"nvidia.com/gpu": "2"}), id="no record"
-        ),
-    ],
-)
-def test_other_updates_are_left_alone(raw, old):
-    """W13."""
-    assert update(raw, old) == raw
-
-
-def test_an_update_of_metadata_alone_is_left_alone():
-    """W13: taking the record away is for the validating webhook to refuse."""
-    old = admitted(raw_pod(limits={"nvidia.com/mig-1g.5gb": "1"}))
-    raw = {**old, "metadata": raw_pod()["metadata"]}
-    assert update(raw, old) == raw
-
-
-def test_a_pod_on_its_way_out_is_left_alone():
-    """W13: its last update drops a finalizer."""
-    old = admitted(raw_pod(limits={"nvidia.com/gpu": "500m"}))
-    old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    raw = json.loads(json.dumps(old))
-    raw["spec"]["containers"][0]["resources"] = {}
-    assert update(raw, old) == raw
 
 
 def test_a_model_that_our_own_affinity_singles_out_does_not_change_the_record():
