@@ -22,6 +22,7 @@ Amounts = Mapping[str, int]
 # Source: k8s.io/apimachinery, api/resource/suffix.go.
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_LARGEST: Final = Fraction(2**63 - 1)  # the API server caps larger amounts at that
 # At most so many digits: Python refuses to read numbers of more than 4300, and nobody means one of 60.
 _QUANTITY: Final = re.compile(
     r"([+-]?)([0-9]{1,60}\.?[0-9]{0,60}|\.[0-9]{1,60})(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i|[numkMGTPE]))?"
@@ -33,7 +34,7 @@ class QuantityError(msgspec.ValidationError):
 
 
 def parse(quantity: Quantity) -> Fraction:
-    """Return the exact value of a quantity such as `500m`, `1.5Gi`, `2e3` or 2; may be negative.
+    """Return the exact value of a quantity such as `500m`, `1.5Gi`, `2e3` or 2; may be negative, within 64 bits.
 
     Raises QuantityError for anything else, NaN and infinity included.
     """
@@ -50,6 +51,7 @@ def parse(quantity: Quantity) -> Fraction:
         value *= 2 ** _BINARY[suffix]
     elif suffix:
         value *= Fraction(10) ** _DECIMAL[suffix]
+    value = min(value, _LARGEST)
     return -value if sign == "-" else value
 
 

@@ -2,10 +2,19 @@
 
 from datetime import UTC, datetime
 
+import msgspec
+
+
+class TimestampError(msgspec.ValidationError):
+    """The text is no time. Of msgspec's kind, so that an object with one is unreadable like any other."""
+
 
 def epoch(timestamp: str | None) -> int:
-    """Return an API timestamp (RFC 3339) in seconds since the epoch; 0 if there is none."""
-    return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else 0
+    """Return an API timestamp (RFC 3339) in seconds since the epoch; 0 if there is none. Raises TimestampError."""
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else 0
+    except (ValueError, OverflowError) as error:
+        raise TimestampError(f"{timestamp!r} is no time; write for example 2026-01-31T09:00:00Z") from error
 
 
 def timestamp(seconds: float) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from policies import names
 from policies.templates import KINDS
 from webhook.cluster import Cluster
-from webhook.envelope import Kind, Request, allowed, read
+from webhook.envelope import Kind, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
 from webhook.guard import guard_namespace, guard_pod
 from webhook.pods import mutate_pod
@@ -48,6 +50,19 @@ def _review(body: bytes, cluster: Cluster, reviewers: Mapping[Kind, Reviewer]) -
         if reviewer is None:
             known = ", ".join(plural for _, plural in reviewers)
             raise MalformedReview(f"{request.resource.resource}: not reviewed here, only {known}")
-        return reviewer(request, cluster) if request.judged else allowed(request)
+        return _answer(request, reviewer, cluster)
     except RecursionError as error:  # no object of the API is: somebody else calls
         raise MalformedReview("it is nested more deeply than can be read") from error
+    except msgspec.DecodeError as error:  # text in an object that is none
+        raise MalformedReview(str(error)) from error
+
+
+def _answer(request: Request, reviewer: Reviewer, cluster: Cluster) -> bytes:
+    if not request.judged:
+        return allowed(request)
+    try:
+        return reviewer(request, cluster)
+    except (
+        msgspec.ValidationError
+    ) as error:  # an amount or a time that is none; the API server lets no such object pass
+        return invalid(request, (f"{request.resource.resource}: {error}",))

@@ -96,7 +96,7 @@ def _is_answered(name, amounts, entry):
         nothing = all(_zero(each[name]) for each in amounts if name in each)
         known = _SLICE.fullmatch(name) or name == "nvidia.com/gpu.shared"
         given = entry.get("given", {}).get(name)
-        return bool(known) and (nothing or [each.get(name) for each in amounts] == [given, given])
+        return bool(known) and (nothing or [_value(each.get(name)) for each in amounts] == [_value(given)] * 2)
     return True
 
 
@@ -117,7 +117,7 @@ def _value(quantity):
     """Return a quantity as a number; -1 for what is none."""
     number, unit = re.fullmatch(r"([-+0-9.]*(?:[eE][-+]?[0-9]+)?)(.*)", str(quantity), re.DOTALL).groups()
     try:
-        return Fraction(number) * Fraction(_UNITS[unit] if unit else 1)
+        return min(Fraction(number) * Fraction(_UNITS[unit] if unit else 1), Fraction(2**63 - 1))
     except (ValueError, KeyError):
         return -1
 

@@ -20,6 +20,8 @@ from policies.quantity import QuantityError, canonical, format_milli, milli, par
         pytest.param("2e3", Fraction(2000), id="exponent"),
         pytest.param("1E", Fraction(10**18), id="exa-is-no-exponent"),
         pytest.param("-2", Fraction(-2), id="negative"),
+        pytest.param("16Ei", Fraction(9223372036854775807), id="capped-as-by-the-api-server"),
+        pytest.param("-1E999", Fraction(-9223372036854775807), id="negative-and-capped"),
         pytest.param(2, Fraction(2), id="a-number-in-yaml"),
         pytest.param(0.25, Fraction(1, 4), id="a-decimal-number-in-yaml"),
     ],
