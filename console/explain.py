@@ -8,8 +8,7 @@ import click
 
 from console.manifests import files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, namespace_labels, review, standings, written
-from policies.inventory import Inventory
+from console.reviewing import Reviewed, Reviewer, namespace_labels, written
 
 
 @click.command()
@@ -29,9 +28,8 @@ def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> N
       apportion explain -f cluster.yaml -f pod.yaml
     """
     manifests = load(files)
-    view = written(manifests)
-    inventory, namespaces, quotas = Inventory.of(view.nodes), namespace_labels(manifests), standings(view)
-    answers = {pod.key: review(pod, inventory, namespaces, quotas) for pod in manifests.pods}
+    reviewer = Reviewer.of(written(manifests), namespace_labels(manifests))
+    answers = {pod.key: reviewer.review(pod) for pod in manifests.pods}
     if output == TABLE:
         click.echo("\n".join(_lines(answers)))
     else:

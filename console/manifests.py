@@ -1,7 +1,8 @@
 """Kubernetes objects from YAML files, as `explain` and `simulate` take them: read, checked, in the order of the files.
 
-Nodes, namespaces, pods, quotas, budgets and priority classes are decoded; objects of other kinds are kept as they are for whoever knows them. Everything
-that is wrong is told at once, with file, document and path. What is written is taken as the API server would take it:
+Nodes, namespaces, pods, quotas, policies, budgets and priority classes are decoded; objects of other kinds are kept as
+they are for whoever knows them. What is wrong inside a policy is a fault of it, not of the input: it counts. Everything
+else that is wrong is told at once, with file, document and path. What is written is taken as the API server would take it:
 a pod without namespace is in `default`, requests default from limits, quantities are canonical text. Nothing else is
 changed or added.
 """
@@ -20,6 +21,7 @@ from policies.faults import fault, misfits
 from policies.model import (
     CompositeElasticQuota,
     ElasticQuota,
+    GpuPolicy,
     Namespace,
     Node,
     Pod,
@@ -29,7 +31,8 @@ from policies.model import (
 
 T = TypeVar("T")
 Quota = ElasticQuota | CompositeElasticQuota
-_Typed = TypeVar("_Typed", bound=Node | Namespace | Pod | Quota | PodDisruptionBudget | PriorityClass)
+Known = Node | Namespace | Pod | Quota | GpuPolicy | PodDisruptionBudget | PriorityClass
+_Typed = TypeVar("_Typed", bound=Known)
 
 
 class Manifest(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -64,6 +67,7 @@ class Manifests(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[Manifest[Namespace], ...] = ()
     pods: tuple[Manifest[Pod], ...] = ()
     quotas: tuple[Manifest[Quota], ...] = ()
+    policies: tuple[Manifest[GpuPolicy], ...] = ()
     budgets: tuple[Manifest[PodDisruptionBudget], ...] = ()
     priorities: tuple[Manifest[PriorityClass], ...] = ()
     others: tuple[Manifest[Raw], ...] = ()
@@ -101,6 +105,7 @@ def load(files: Iterable[BinaryIO]) -> Manifests:
         namespaces=tuple(reading.namespaces),
         pods=tuple(reading.pods),
         quotas=tuple(reading.quotas),
+        policies=tuple(reading.policies),
         budgets=tuple(reading.budgets),
         priorities=tuple(reading.priorities),
         others=tuple(reading.others),
@@ -173,6 +178,7 @@ class _Reading:
         self.namespaces: list[Manifest[Namespace]] = []
         self.pods: list[Manifest[Pod]] = []
         self.quotas: list[Manifest[Quota]] = []
+        self.policies: list[Manifest[GpuPolicy]] = []
         self.budgets: list[Manifest[PodDisruptionBudget]] = []
         self.priorities: list[Manifest[PriorityClass]] = []
         self.others: list[Manifest[Raw]] = []
@@ -212,6 +218,8 @@ class _Reading:
             case _, "ElasticQuota" | "CompositeElasticQuota" if version == _OURS:
                 cls = ElasticQuota if kind == "ElasticQuota" else CompositeElasticQuota
                 self._add(self.quotas, cls, source, document)
+            case _, "GpuPolicy" if version == _OURS:
+                self._add(self.policies, GpuPolicy, source, document)
             case _:
                 self._keep(kind, source, document)
 
@@ -244,7 +252,7 @@ class _Reading:
         to.append(Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=raw, value=value))
 
 
-def _untimely(value: Node | Namespace | Pod | Quota | PodDisruptionBudget | PriorityClass) -> Iterator[str]:
+def _untimely(value: Known) -> Iterator[str]:
     """Yield what is wrong with the times of an object: each is a day and a time with its offset (RFC 3339)."""
     meta = value.metadata
     times = {

@@ -1,20 +1,27 @@
 """Admission of pods that stand in files: the webhook's own decision, and the pod that comes of it."""
 
 from collections.abc import Mapping
+from typing import Self
 
 import jsonpatch
 import msgspec
+from msgspec.structs import replace
 
 from console.manifests import Manifest, Manifests
 from console.submitted import Raw
 from policies.admission import admit
-from policies.estimate import UNGOVERNED, Standings
+from policies.estimate import Standings
 from policies.governing import view_quota
+from policies.gpupolicy import Policies, view_policy
 from policies.inventory import Inventory
 from policies.ledger import Ledger
-from policies.model import Pod
+from policies.model import GpuPolicy, Pod
+from policies.policy import PolicyView
 from policies.settings import DEFAULTS
 from policies.view import View, view_node, view_pod
+
+Labels = Mapping[str, Mapping[str, str]]
+"""The labels of namespaces, by name."""
 
 
 class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,15 +42,59 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     denied: str | None = None
 
 
-def namespace_labels(manifests: Manifests) -> Mapping[str, Mapping[str, str]]:
+class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the webhook would know of a cluster, and answers from it.
+
+    Attributes:
+        inventory: its nodes.
+        standings: its quotas, and what its pods use of them now.
+        policies: its policies.
+        labels: those of its namespaces.
+    """
+
+    inventory: Inventory
+    standings: Standings
+    policies: Policies
+    labels: Labels
+
+    @classmethod
+    def of(cls, view: View, labels: Labels) -> Self:
+        """Return the reviewer of a cluster."""
+        used = {f"{status.kind} {status.key}": status.used for status in Ledger(view, DEFAULTS.quota).statuses()}
+        return cls(
+            inventory=Inventory.of(view.nodes),
+            standings=Standings.of(view.quotas, used),
+            policies=Policies(view.policies),
+            labels=labels,
+        )
+
+    def review(self, pod: Manifest[Pod]) -> Reviewed:
+        """Return what the webhook answers to the creation of a pod."""
+        admission = admit(
+            pod.value,
+            namespace=pod.namespace,
+            labels=self.labels.get(pod.namespace, {}),
+            inventory=self.inventory,
+            settings=DEFAULTS,
+            policy=self.policies.governing(pod.namespace),
+            standings=self.standings,
+        )
+        if admission.faults:
+            return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))
+        patch = msgspec.to_builtins(admission.patch)
+        # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
+        sent = msgspec.json.decode(msgspec.json.encode(pod.raw))
+        return Reviewed(
+            admitted=jsonpatch.apply_patch(sent, patch),
+            patch=patch,
+            warnings=admission.warnings,
+            reasons=admission.reasons,
+        )
+
+
+def namespace_labels(manifests: Manifests) -> Labels:
     """Return the labels of every namespace in the input."""
     return {item.name: item.value.metadata.labels or {} for item in manifests.namespaces}
-
-
-def standings(view: View) -> Standings:
-    """Return what the webhook would know of the quotas of a cluster: what its pods use now."""
-    statuses = Ledger(view, DEFAULTS.quota).statuses()
-    return Standings.of(view.quotas, {f"{status.kind} {status.key}": status.used for status in statuses})
 
 
 def written(manifests: Manifests) -> View:
@@ -53,32 +104,10 @@ def written(manifests: Manifests) -> View:
         nodes=tuple(view_node(item.value) for item in manifests.nodes),
         pods=tuple(pod for pod in pods if pod.node),
         quotas=tuple(view_quota(item.value) for item in manifests.quotas),
+        policies=tuple(map(written_policy, manifests.policies)),
     )
 
 
-def review(
-    pod: Manifest[Pod],
-    inventory: Inventory,
-    namespaces: Mapping[str, Mapping[str, str]],
-    standings: Standings = UNGOVERNED,
-) -> Reviewed:
-    """Return what the webhook answers to the creation of a pod."""
-    admission = admit(
-        pod.value,
-        namespace=pod.namespace,
-        labels=namespaces.get(pod.namespace, {}),
-        inventory=inventory,
-        settings=DEFAULTS,
-        standings=standings,
-    )
-    if admission.faults:
-        return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))
-    patch = msgspec.to_builtins(admission.patch)
-    # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
-    sent = msgspec.json.decode(msgspec.json.encode(pod.raw))
-    return Reviewed(
-        admitted=jsonpatch.apply_patch(sent, patch),
-        patch=patch,
-        warnings=admission.warnings,
-        reasons=admission.reasons,
-    )
+def written_policy(item: Manifest[GpuPolicy]) -> PolicyView:
+    """Return a policy as the API server keeps it: in a namespace."""
+    return replace(view_policy(item.value), namespace=item.namespace)

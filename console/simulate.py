@@ -7,11 +7,10 @@ import click
 
 from console.manifests import Manifest, Manifests, files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, namespace_labels, review, standings
+from console.reviewing import Reviewed, Reviewer, namespace_labels
 from console.simulation.report import report, table
 from console.simulation.story import play
 from console.simulation.world import World
-from policies.inventory import Inventory
 from policies.model import Pod
 from policies.view import View
 
@@ -23,8 +22,8 @@ def simulate(files: Sequence[BinaryIO], output: str) -> None:
     """Play out what becomes of nodes and pods in YAML files: which pods run, on which slices, and why others wait.
 
     Admission and planning are the real ones; no cluster is asked. An object appears later with the annotation
-    `simulate.apportion/at: 30s`; a pod ends with `simulate.apportion/duration: 5m`. Quotas, PodDisruptionBudgets and
-    PriorityClasses count; an evicted pod with an owner comes back.
+    `simulate.apportion/at: 30s`; a pod ends with `simulate.apportion/duration: 5m`. Quotas, policies,
+    PodDisruptionBudgets and PriorityClasses count; an evicted pod with an owner comes back.
 
     Exit status: 0 whatever comes out, 2 if the input cannot be read.
 
@@ -45,6 +44,6 @@ def simulated(manifests: Manifests) -> World:
     namespaces = namespace_labels(manifests)
 
     def admit(pod: Manifest[Pod], view: View) -> Reviewed:
-        return review(pod, Inventory.of(view.nodes), namespaces, standings(view))
+        return Reviewer.of(view, namespaces).review(pod)
 
     return play(manifests, admit)

@@ -14,11 +14,11 @@ from policies.constraints import constraints_of
 from policies.estimate import UNGOVERNED, Estimate, Standings
 from policies.faults import fault
 from policies.inventory import NOTHING, Inventory
-from policies.isolation import barred_modes, beyond_slices
+from policies.isolation import barred_modes, beyond_requests, beyond_slices
 from policies.model import Pod
 from policies.mutation import given, mutate
 from policies.patch import Operation
-from policies.policy import BUILT_IN, Rule
+from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
 from policies.settings import Settings
 from policies.slicing import Choice, Slicing, Wanted, choose
@@ -48,14 +48,17 @@ def admit(
     labels: Mapping[str, str],
     inventory: Inventory,
     settings: Settings,
-    rule: Rule = BUILT_IN,
+    policy: PolicyView = NO_POLICY,
     standings: Standings = UNGOVERNED,
 ) -> Admission:
     """Return the answer for a new pod. `namespace` is the review's, since the pod may lack it; `labels` are its."""
-    governed = standings.governs(namespace)
-    offer = inventory.offer(constraints_of(pod.spec)) if governed or may_ask(pod) else NOTHING
-    requests = read_requests(pod, offer.foreign)
-    faults = [*requests.faults, *_modes_not_allowed(pod, requests, rule)]
+    governed, rule = standings.governs(namespace), policy.rule_for(pod.metadata.labels)
+    terms = rule.terms(settings.quota.shared_replicas)
+    offer = inventory.offer(constraints_of(pod.spec), terms.models) if governed or may_ask(pod) else NOTHING
+    requests = read_requests(pod, offer.foreign, rule)
+    if policy.faults and requests.asks:
+        return Admission(faults=(*requests.faults, *(f"{policy.title}: {text}" for text in policy.faults)))
+    faults = [*requests.faults, *_modes_not_allowed(pod, requests, rule), *_too_many(requests, rule)]
     slicing = Slicing()
     if requests.wishes and not _modes_unreadable(pod, requests):
         wanted = [
@@ -66,14 +69,18 @@ def admit(
             )
             for wish in requests.wishes
         ]
-        slicing = choose(wanted, offer, inventory)
+        slicing = choose(wanted, offer, inventory, terms)
     faults += slicing.faults
-    faults += beyond_slices(pod, rule) if requests.wishes else ()
+    if requests.wishes:
+        faults += beyond_slices(pod, rule, _percents(slicing.choices) if rule.proportional_threads else {})
+    elif policy.is_own(namespace) and not rule.visible_devices:
+        faults += beyond_requests(pod)
     estimate = Estimate()
     if governed and not faults:
         seen = view_pod(given(pod, slicing.choices))
         charge = {**seen.request, **derived(seen.moments, offer.place, settings.quota)}
-        estimate = standings.estimate(namespace, charge, borrows=not seen.non_preemptible)
+        judge = standings.estimate if policy.gates else standings.label
+        estimate = judge(namespace, charge, borrows=not seen.non_preemptible)
     cut = any(choice.cut for choice in slicing.choices)
     faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
     faults += estimate.faults
@@ -88,7 +95,7 @@ def admit(
             capacity=estimate.capacity,
             governed=estimate.held,
         ),
-        warnings=(*requests.warnings, *_warnings(pod, slicing.choices), *estimate.warnings),
+        warnings=(*requests.warnings, *_warnings(pod, slicing.choices, rule, settings), *estimate.warnings),
         reasons=(*_reasons(requests, slicing.choices), *estimate.reasons),
     )
 
@@ -108,12 +115,23 @@ def _modes_not_allowed(pod: Pod, requests: Requests, rule: Rule) -> Iterator[str
         if mode not in rule.nameable:
             yield fault(at(names.MODE), text, f"{mode} may not be named here: {allowed}")
     for wish in requests.wishes:
-        if not isinstance(wish.ask, Slice) or wish.answered:
+        if not isinstance(wish.ask, Slice):
             continue
         if wish.ask.mode not in rule.nameable:
             yield fault(wish.path, wish.value, f"{wish.ask.resource} is made by {wish.ask.mode}: {allowed}")
         if requests.modes and wish.ask.mode not in requests.modes:
             yield fault(wish.path, wish.value, f"it is made by {wish.ask.mode}, but {names.MODE} says {text}: keep one")
+
+
+def _too_many(requests: Requests, rule: Rule) -> Iterator[str]:
+    slices, most = sum(wish.count for wish in requests.wishes), rule.limits.slices
+    if most is not None and slices > most:
+        yield fault("spec", f"{slices} slices", f"the policy lets a pod have {most} at most (maxSlicesPerPod)")
+
+
+def _percents(choices: Sequence[Choice]) -> Mapping[str, int]:
+    """Return the share of the threads of each MPS client, in hundredths, by path of its container."""
+    return {choice.wish.place.path: choice.percent for choice in choices if choice.mode == names.MPS}
 
 
 def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:
@@ -126,11 +144,13 @@ def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:
         )
 
 
-def _warnings(pod: Pod, choices: Sequence[Choice]) -> Iterator[str]:
+def _warnings(pod: Pod, choices: Sequence[Choice], rule: Rule, settings: Settings) -> Iterator[str]:
     for choice in choices:
         yield from choice.passed_over
         if choice.reason:
             yield choice.reason
+        elif choice.mode == names.MPS and not choice.wish.answered:
+            yield _client(choice, rule, settings)
         if choice.reason and choice.wish.count > 1:
             yield (
                 f"{choice.wish.place.container.name} gets {choice.wish.count} devices of that size, not one larger: "
@@ -138,6 +158,15 @@ def _warnings(pod: Pod, choices: Sequence[Choice]) -> Iterator[str]:
             )
     if pod.spec.scheduler_name == names.NOS_SCHEDULER:
         yield f"schedulerName {names.NOS_SCHEDULER} is now {names.DEFAULT_SCHEDULER}: nos is no longer there"
+
+
+def _client(choice: Choice, rule: Rule, settings: Settings) -> str:
+    """Return what a user should know who has asked for an MPS slice by its name."""
+    host_ipc = " and spec.hostIPC is set" if rule.host_ipc else ""
+    return (
+        f"{choice.wish.place.container.name} runs as user {settings.mps.user_id}{host_ipc}, as clients of MPS must; "
+        "memory limit per process, no fault isolation"
+    )
 
 
 def _reasons(requests: Requests, choices: Sequence[Choice]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
 
@@ -33,6 +34,34 @@ class Constraints(msgspec.Struct, frozen=True):
         if any(labels.get(key) != value for key, value in self.selector):
             return False
         return self.terms is None or any(_term_holds(term, name, labels) for term in self.terms)
+
+    def allows(self, key: str, value: str) -> bool:
+        """Return whether a node whose label has this value could be selected, whatever its other labels are."""
+        if any(each == key and wanted != value for each, wanted in self.selector):
+            return False
+        if self.terms is None:
+            return True
+        return any(
+            all(
+                _holds(requirement, {key: value})
+                for requirement in term.match_expressions or ()
+                if requirement.key == key
+            )
+            for term in self.terms
+            if term.match_expressions or term.match_fields
+        )
+
+    def within(self, key: str, values: tuple[str, ...]) -> "Constraints":
+        """Return the same for a pod that is kept, besides, to nodes whose label has one of these values."""
+        only = NodeSelectorRequirement(key=key, operator="In", values=values)
+        if self.terms is None:
+            return replace(self, terms=(NodeSelectorTerm(match_expressions=(only,)),))
+        terms = (
+            replace(term, match_expressions=(*(term.match_expressions or ()), only))
+            for term in self.terms
+            if term.match_expressions or term.match_fields
+        )
+        return replace(self, terms=tuple(terms))
 
     def tolerates(self, taints: Iterable[Taint], *, although_away: bool = False) -> bool:
         """Return whether the pod bears all taints that keep pods off; `although_away` passes over those of Kubernetes."""

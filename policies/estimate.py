@@ -85,6 +85,18 @@ class Standings:
             warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
         )
 
+    def label(self, namespace: str, charge: Amounts, *, borrows: bool) -> Estimate:
+        """Return what is to be said of a new pod that its policy only labels: it neither waits nor is it refused."""
+        quota = self._governed.by_namespace.get(namespace)
+        if quota is None or quota.title in self._governed.unready:
+            return Estimate()
+        above = self._above(quota, charge)
+        said = (f"is {amount(name, by)} {name} above the min of {quota.key}" for name, by in above.items())
+        return Estimate(
+            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
+            warnings=tuple(f"{text}; may be evicted" for text in said) if borrows else (),
+        )
+
     def resize(self, namespace: str, more: Amounts, *, borrows: bool) -> Estimate:
         """Return what is to be said of a pod that is counted and now asks for so much more, in thousandths.
 

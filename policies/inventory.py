@@ -5,18 +5,23 @@ same kinds of boards are put into groups, once for each set of constraints, and 
 taints, readiness or boards change. How the boards are cut, which changes all the time, stands apart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Self
 
 import msgspec
 
 from policies import names
+from policies.catalogue import by_product
 from policies.charges import Place
 from policies.constraints import Constraints
-from policies.site import BoardKind, Site, room, site_of
+from policies.site import BoardKind, Site, most, room, site_of
 from policies.view import NodeView
 
 _MOST_OFFERS: Final = 1024  # constraints that are remembered; the pods of one workload share theirs
+_UNBOUNDED: Final = 1 << 31
+
+_Wanted = tuple[Constraints, tuple[str, ...]]
+"""What is asked of nodes: by a pod, and the models that its policy names."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -38,6 +43,10 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return whether they can make a slice resource, or announce it."""
         return resource in self.announced or any(kind.makes(resource) for kind in self.kinds)
 
+    def serves_by(self, kinds: Collection[BoardKind]) -> bool:
+        """Return whether one of these kinds is among theirs."""
+        return any(kind in kinds for kind in self.kinds)
+
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What the nodes hold for pods with certain constraints.
@@ -45,17 +54,19 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         up: groups of nodes of ours that may be used now.
         away: groups of nodes of ours that are cordoned, not Ready, or tainted by Kubernetes itself.
-        foreign: slice resources that are another plugin's: none of the above makes them.
+        ahead: groups without nodes: boards that the policy names, which may yet come.
+        foreign: slice resources that are another plugin's: no node of ours makes them.
     """
 
     up: tuple[Group, ...]
     away: tuple[Group, ...]
+    ahead: tuple[Group, ...] = ()
     foreign: frozenset[str]
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Return all groups, those that may be used now first."""
-        return self.up + self.away
+        """Return all groups, those that may be used now first, those that may yet come last."""
+        return self.up + self.away + self.ahead
 
     @property
     def place(self) -> Place:
@@ -69,12 +80,13 @@ NOTHING: Final = Offer(up=(), away=(), foreign=frozenset())
 class Inventory:
     """The nodes that matter for slices. Immutable but for what it remembers; any thread may ask."""
 
-    __slots__ = ("_offers", "_rooms", "_sites")
+    __slots__ = ("_most", "_offers", "_rooms", "_sites")
 
-    def __init__(self, sites: Mapping[str, Site], offers: dict[Constraints, Offer] | None = None) -> None:
+    def __init__(self, sites: Mapping[str, Site], offers: dict[_Wanted, Offer] | None = None) -> None:
         self._sites = sites
         self._offers = {} if offers is None else offers
         self._rooms: dict[tuple[Group, BoardKind, str], int] = {}
+        self._most: dict[tuple[Group, str], int] = {}
 
     @classmethod
     def of(cls, nodes: Iterable[NodeView]) -> Self:
@@ -91,13 +103,18 @@ class Inventory:
         same = before is not None and site is not None and before.traits == site.traits
         return Inventory(sites, self._offers if same else None)
 
-    def offer(self, constraints: Constraints) -> Offer:
-        """Return what the nodes hold for pods with these constraints."""
-        offer = self._offers.get(constraints)
+    def offer(self, constraints: Constraints, models: tuple[str, ...] = ()) -> Offer:
+        """Return what the nodes hold for pods with these constraints; `models`, if any, are the only products they may use."""
+        offer = self._offers.get((constraints, models))
         if offer is None:
             if len(self._offers) >= _MOST_OFFERS:
                 self._offers.clear()
-            self._offers[constraints] = offer = self._gather(constraints)
+            narrowed = constraints.within(names.PRODUCT_LABEL, models) if models else constraints
+            ahead = (self._ahead(model) for model in models if constraints.allows(names.PRODUCT_LABEL, model))
+            offer = msgspec.structs.replace(
+                self._gather(narrowed), ahead=tuple(group for group in ahead if group.kinds)
+            )
+            self._offers[constraints, models] = offer
         return offer
 
     def room(self, group: Group, kind: BoardKind, profile: str) -> int:
@@ -108,6 +125,33 @@ class Inventory:
             known = sum(room(self._sites[name].cuts, kind, profile) for name in group.nodes)
             self._rooms[key] = known
         return known
+
+    def most(self, group: Group, resource: str) -> int:
+        """Return how many slices of a resource one node of a group has at most; no bound where nobody knows."""
+        if not group.nodes or resource in group.announced:
+            return _UNBOUNDED
+        key = group, resource
+        known = self._most.get(key)
+        if known is None:
+            known = self._most[key] = max(most(self._sites[name].cuts, resource) for name in group.nodes)
+        return known
+
+    def _ahead(self, product: str) -> Group:
+        """Return boards of a product that may yet come, in any mode: such as are here already, else as the tables say."""
+        here = {
+            kind.model
+            for site in self._sites.values()
+            if site.traits.labels.get(names.PRODUCT_LABEL) == product
+            for kind in site.traits.kinds
+        }
+        known = by_product(product)
+        kinds = (BoardKind(mode, model) for model in here or ({known} if known else ()) for mode in names.MODES)
+        return Group(
+            kinds=tuple(sorted(kinds, key=lambda kind: kind.order)),
+            announced=frozenset(),
+            products=(product,),
+            nodes=(),
+        )
 
     def _gather(self, constraints: Constraints) -> Offer:
         up: list[Site] = []

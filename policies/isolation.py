@@ -35,11 +35,15 @@ def barred_modes(
     return {mode: faults for mode, faults in ((names.MPS, mps), (names.TIMESLICING, turns)) if faults}
 
 
-def beyond_slices(pod: Pod, rule: Rule) -> Iterator[str]:
-    """Yield the faults of containers that would see more than the slices of their pod."""
+def beyond_slices(pod: Pod, rule: Rule, percents: Mapping[str, int]) -> Iterator[str]:
+    """Yield the faults of containers that would see more than the slices of their pod.
+
+    `percents` are the shares of the threads that we set ourselves, by path of the container.
+    """
     for place in places(pod):
         if not rule.visible_devices:
-            yield from reaching_variables(place.path, place.container.env or ())
+            ours = {names.THREAD_PERCENTAGE: str(percents[place.path])} if place.path in percents else {}
+            yield from reaching_variables(place.path, place.container.env or (), ours)
         context = place.container.security_context
         if not rule.privileged and context and context.privileged:
             yield fault(
@@ -49,11 +53,28 @@ def beyond_slices(pod: Pod, rule: Rule) -> Iterator[str]:
             )
 
 
-def reaching_variables(path: str, env: Iterable[EnvVar]) -> Iterator[str]:
-    """Yield the faults of environment variables that would show a container more than the slices of its pod."""
+def beyond_requests(pod: Pod) -> Iterator[str]:
+    """Yield the faults of containers that would see GPUs for which their pod does not ask."""
+    for place in places(pod):
+        for index, variable in enumerate(place.container.env or ()):
+            if _shows_devices(variable):
+                yield fault(
+                    f"{place.path}.env[{index}]",
+                    f"{variable.name}={variable.value or ''}",
+                    "would show GPUs that the pod has not been given, and the policy denies it (visibleDevices): "
+                    "leave it out, it is set where the pod runs",
+                )
+
+
+def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str] = {}) -> Iterator[str]:
+    """Yield the faults of variables that would show a container more than the slices of its pod.
+
+    `ours` are those that we set, by name, with their values.
+    """
     for index, variable in enumerate(env):
-        visible = variable.name == names.VISIBLE_DEVICES and variable.value not in _BLIND
-        if visible or variable.name.startswith(names.MPS_VARIABLES):
+        if variable.name in ours and variable.value == ours[variable.name]:
+            continue
+        if _shows_devices(variable) or variable.name.startswith(names.MPS_VARIABLES):
             yield fault(
                 f"{path}.env[{index}]",
                 f"{variable.name}={variable.value or ''}",
@@ -62,6 +83,10 @@ def reaching_variables(path: str, env: Iterable[EnvVar]) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _shows_devices(variable: EnvVar) -> bool:
+    return variable.name == names.VISIBLE_DEVICES and variable.value not in _BLIND
 
 
 def _several(wish: Wish, why: str) -> Iterator[str]:

@@ -14,9 +14,10 @@ from policies import names
 from policies.charges import Charges
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
+from policies.gpupolicy import Policies
 from policies.placement import profile_of
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, capacities, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, capacities, never, statuses
 from policies.settings import QuotaSettings
 from policies.supply import size_of
 from policies.view import PodView, View
@@ -56,6 +57,7 @@ class Ledger:
     def __init__(self, view: View, settings: QuotaSettings) -> None:
         self._quotas = view.quotas
         self._governed = govern(view.quotas)
+        self._policies = Policies(view.policies)
         self._charges = Charges(view.nodes, settings)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
@@ -96,9 +98,13 @@ class Ledger:
         """Return whether a quota governs a pod, or would if it had no fault."""
         return pod.namespace in self._governed.by_namespace
 
+    def holds(self, pod: PodView) -> bool:
+        """Return whether a pod waits for its quota: one governs it, and its policy does more than label."""
+        return self.governs(pod) and self._policies.governing(pod.namespace).gates
+
     def fault(self, pod: PodView) -> str:
-        """Return what is wrong with the quota that claims a pod's namespace; empty where nothing is."""
-        quota = self._governed.by_namespace.get(pod.namespace)
+        """Return what is wrong with the quota for which a pod waits; empty where nothing is."""
+        quota = self._governed.by_namespace.get(pod.namespace) if self.holds(pod) else None
         unready = self._governed.unready.get(quota.title) if quota else None
         return f"{quota.title}: {unready[1]}" if quota and unready else ""
 
@@ -109,9 +115,14 @@ class Ledger:
         return known
 
     def lacks(self, usage: Usage, pod: PodView) -> list[Lack]:
-        """Return what keeps a pod out by quota; nothing if no quota governs it."""
-        quota = self.quota(pod)
+        """Return what keeps a pod out by quota; nothing if none holds it."""
+        quota = self.quota(pod) if self.holds(pod) else None
         return usage.lacks(quota, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
+
+    def never(self, pod: PodView) -> list[Lack]:
+        """Return what keeps a pod out by quota for ever; nothing if none holds it."""
+        quota = self.quota(pod) if self.holds(pod) else None
+        return never(quota, self.then, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
 
     def grant(self, pod: PodView) -> None:
         """Count a pod as one that will run."""

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from policies import names
-from policies.model import Container, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
+from policies.model import Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
 from policies.needs import is_slice
 from policies.patch import Operation, changed, put
 from policies.policy import Rule
@@ -41,6 +41,7 @@ def mutate(
     return (
         *(operation for choice in choices for operation in _resources(choice)),
         *(operation for choice in clients for operation in _run_as(pod, choice.wish.place, settings.mps.user_id)),
+        *(operation for choice in clients if rule.proportional_threads for operation in _threads(choice)),
         *(_host_ipc(pod) if clients and rule.host_ipc else ()),
         *_affinity(pod.spec, dict.fromkeys(choice.products for choice in choices if choice.products)),
         *(_gate(pod.spec) if governed or any(choice.cut for choice in choices) else ()),
@@ -134,6 +135,15 @@ def _run_as(pod: Pod, place: Place, user_id: int) -> Iterator[Operation]:
         yield put(("spec", place.field, place.index), [("securityContext", own)], "runAsUser", user_id)
 
 
+def _threads(choice: Choice) -> Iterator[Operation]:
+    """Give an MPS client its slice's share of the compute, unless the user has set it, where that is allowed."""
+    place = choice.wish.place
+    root, env = ("spec", place.field, place.index), place.container.env
+    if not any(variable.name == names.THREAD_PERCENTAGE for variable in env or ()):
+        variable = {"name": names.THREAD_PERCENTAGE, "value": str(choice.percent)}
+        yield put((*root, "env"), [], "-", variable) if env else put(root, [], "env", [variable])
+
+
 def _host_ipc(pod: Pod) -> Iterator[Operation]:
     if not pod.spec.host_ipc:
         yield put(("spec",), [], "hostIPC", value=True)
@@ -143,12 +153,13 @@ def _affinity(spec: PodSpec, products: Mapping[tuple[str, ...], None]) -> Iterat
     """Keep the pod to nodes of these products: in every term, for one term is enough for the scheduler."""
     if not products:
         return
-    wanted = [{"key": names.PRODUCT_LABEL, "operator": "In", "values": list(values)} for values in products]
+    wanted = [NodeSelectorRequirement(names.PRODUCT_LABEL, "In", values) for values in products]
     nodes = spec.affinity.node_affinity if spec.affinity else None
     required = nodes.required_during_scheduling_ignored_during_execution if nodes else None
     if required is None:
         parents = [("affinity", spec.affinity), ("nodeAffinity", nodes)]
-        yield put(("spec",), parents, _REQUIRED, {"nodeSelectorTerms": [{"matchExpressions": wanted}]})
+        terms = [{"matchExpressions": [*map(_written, wanted)]}]
+        yield put(("spec",), parents, _REQUIRED, {"nodeSelectorTerms": terms})
         return
     for index, term in enumerate(required.node_selector_terms or ()):
         root = "spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms", index
@@ -167,14 +178,28 @@ def _products(spec: PodSpec) -> set[tuple[str, ...]]:
     }
 
 
-def _narrowed(root: tuple[str | int, ...], term: NodeSelectorTerm, wanted: Sequence[object]) -> Iterator[Operation]:
+def _narrowed(
+    root: tuple[str | int, ...], term: NodeSelectorTerm, wanted: Sequence[NodeSelectorRequirement]
+) -> Iterator[Operation]:
     if not term.match_expressions and not term.match_fields:
         return  # an empty term matches no node; with a requirement in it, it would
+    present = term.match_expressions or ()
+    lacking = [each for each in wanted if not any(_is_within(requirement, each) for requirement in present)]
     if term.match_expressions is None:
-        yield put(root, [], "matchExpressions", wanted)
+        yield put(root, [], "matchExpressions", [*map(_written, lacking)])
         return
-    for requirement in wanted:
-        yield put((*root, "matchExpressions"), [], "-", requirement)
+    for requirement in lacking:
+        yield put((*root, "matchExpressions"), [], "-", _written(requirement))
+
+
+def _written(requirement: NodeSelectorRequirement) -> object:
+    """Return a requirement as JSON has it."""
+    return {"key": requirement.key, "operator": requirement.operator, "values": list(requirement.values or ())}
+
+
+def _is_within(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
+    """Return whether a requirement In admits nothing that another one does not."""
+    return (one.key, one.operator) == (other.key, other.operator) and {*(one.values or ())} <= {*(other.values or ())}
 
 
 def _gate(spec: PodSpec) -> Iterator[Operation]:

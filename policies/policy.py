@@ -23,6 +23,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     slices: int | None = None
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What of a rule decides which slices serve a wish.
+
+    Attributes:
+        exact: whether a slice must equal what is asked for; else the smallest that holds it is given.
+        least: the smallest share of a board that a slice may be; None: any.
+        most: the largest.
+        models: values of the product label that boards must have; empty: any.
+        replicas: parts of a time-sliced board, of which a turn counts as one.
+    """
+
+    exact: bool = False
+    least: Share | None = None
+    most: Share | None = None
+    models: tuple[str, ...] = ()
+    replicas: int = 1
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule; the defaults are those of the built-in one, which holds where no policy says otherwise.
 
@@ -52,12 +70,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     visible_devices: bool = False
     privileged: bool = False
 
+    def terms(self, replicas: int) -> Terms:
+        """Return what of it decides which slices serve a wish."""
+        limits = self.limits
+        return Terms(exact=self.exact, least=limits.least, most=limits.most, models=self.gpu_models, replicas=replicas)
+
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether the rule is for pods with these labels."""
         return all(labels.get(key) == value for key, value in self.match.items())
 
 
 BUILT_IN: Final = Rule()
+ANY: Final = Terms()
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):

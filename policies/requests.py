@@ -13,6 +13,7 @@ from policies import names
 from policies.asked import Asked, at, read_annotations
 from policies.faults import fault
 from policies.model import Container, Pod
+from policies.policy import BUILT_IN, Rule
 from policies.record import Entry, read_record
 from policies.resources import CONCERNED, GpuResources, read_gpu_resources
 from policies.shares import Memory, Share
@@ -41,6 +42,11 @@ class Place(msgspec.Struct, frozen=True):
     def path(self) -> str:
         """Return the path as messages write it."""
         return f"spec.{self.field}[{self.index}]"
+
+    @property
+    def lasting(self) -> bool:
+        """Return whether it runs for as long as the pod does: an app container or a sidecar."""
+        return self.field == "containers" or self.container.restart_policy == "Always"
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +80,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         wishes: in the order of the pod, init containers first.
         modes: those that the pod names, in its order; None if it names none.
         left: what is left as it is, for people: whole GPUs, slices of another plugin.
+        asks: whether it asks for a GPU or a part of one at all, be it readable or not; slices of another plugin are none.
         faults: everything that is wrong; with any, the pod is denied.
         warnings: what deserves notice.
     """
@@ -81,6 +88,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     wishes: tuple[Wish, ...] = ()
     modes: tuple[str, ...] | None = None
     left: tuple[str, ...] = ()
+    asks: bool = False
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -113,8 +121,11 @@ def slice_mode(resource: str) -> str:
     return names.MIG if resource.startswith(names.MIG_RESOURCE) else names.MPS
 
 
-def read_requests(pod: Pod, foreign: Collection[str] = ()) -> Requests:
-    """Return what a pod asks for. `foreign` are slice resources of another plugin, which are none of our business."""
+def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN) -> Requests:
+    """Return what a pod asks for. `foreign` are slice resources of another plugin, which are none of our business.
+
+    The rule says what becomes of whole GPUs.
+    """
     notes = pod.metadata.annotations or {}
     all_places = tuple(places(pod))
     containers = [place.container.name for place in all_places]
@@ -132,7 +143,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = ()) -> Requests:
         asked, entry = annotations.containers.get(name), record.get(name)
         faults += resources.faults
         warnings += _advice(place, pod.spec.scheduler_name)
-        asks = asks or bool(resources.kinds or resources.faults)
+        asks = asks or bool(resources.ours or resources.faults)
         if entry and _agrees(entry, asked, resources):
             wishes.append(_explicit(place, resources, entry))
         elif asked and resources.kinds:
@@ -143,11 +154,10 @@ def read_requests(pod: Pod, foreign: Collection[str] = ()) -> Requests:
             faults.append(fault(at(key), value, f"counts nothing: write {names.FRACTION} or {names.MEMORY} as well"))
         elif asked and asked.ask:
             wishes.append(_by_annotations(place, asked, asked.ask))
-        elif resources.share:
-            wishes.append(_by_share(place, resources, resources.share))
-        elif resources.slices:
-            wishes.append(_explicit(place, resources))
+        elif wish := _by_resources(place, resources, rule):
+            wishes.append(wish)
         elif resources.kinds:
+            faults += _whole_not_allowed(resources, rule)
             left.append(f"{name}: {resources.text}")
     if names.MODE in notes and not asks:
         faults.append(
@@ -157,6 +167,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = ()) -> Requests:
         wishes=tuple(wishes),
         modes=annotations.modes,
         left=tuple(left),
+        asks=asks,
         faults=tuple(faults),
         warnings=tuple(warnings),
     )
@@ -185,11 +196,36 @@ def _by_annotations(place: Place, asked: Asked, ask: Share | Memory) -> Wish:
     )
 
 
-def _by_share(place: Place, resources: GpuResources, share: Share) -> Wish:
+def _by_resources(place: Place, resources: GpuResources, rule: Rule) -> Wish | None:
+    """Return the wish for a share, for a slice in place of each whole GPU, or for an explicit slice; None if no such."""
+    if resources.slices:
+        return _explicit(place, resources)
+    whole = rule.whole_gpu if resources.whole and rule.whole_gpu != "deny" else None
+    ask = resources.share or whole
+    if ask is None:
+        return None
     path, value = resources.written[names.GPU]
     return Wish(
-        place=place, ask=share, count=1, asked={names.GPU: value}, path=path, value=value, said=f"{names.GPU} {share}"
+        place=place,
+        ask=ask,
+        count=resources.whole or 1,
+        asked={names.GPU: value},
+        path=path,
+        value=value,
+        said=f"{names.GPU} {resources.share or value}",
     )
+
+
+def _whole_not_allowed(resources: GpuResources, rule: Rule) -> Iterator[str]:
+    """Yield the fault of whole GPUs where the policy does not let a pod have any."""
+    if not resources.whole:
+        return
+    path, value = resources.written[names.GPU]
+    way_out = f'ask for a part, for example {names.FRACTION}: "0.5"'
+    if rule.whole_gpu == "deny":
+        yield fault(path, value, f"the policy lets no pod have a whole GPU (wholeGpu: deny): {way_out}")
+    elif (most := rule.limits.most) and most.exact < 1:
+        yield fault(path, value, f"a whole GPU is more than the policy allows, {most} (maxFraction): {way_out}")
 
 
 def _explicit(place: Place, resources: GpuResources, answered: Entry | None = None) -> Wish:

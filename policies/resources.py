@@ -50,6 +50,11 @@ class GpuResources(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(self.written)
 
     @property
+    def ours(self) -> bool:
+        """Return whether one of them at least is none of another plugin's."""
+        return len(self.foreign) < len(self.written)
+
+    @property
     def text(self) -> str:
         """Return them with their values, as a person reads them."""
         return _text(self.written)

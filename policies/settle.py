@@ -46,7 +46,7 @@ class _Sorted:
         self.bound: dict[str, list[PodView]] = {node.name: [] for node in self.nodes}
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
-        self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota governs them
+        self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota holds them
         waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
         for pod in view.pods:
             if pod.node:
@@ -56,7 +56,7 @@ class _Sorted:
                 continue
             elif pod.held:
                 self.held += [pod] if pod.gated else []
-            elif not (pod.slices or ledger.governs(pod)):
+            elif not (pod.slices or (ledger.holds(pod) if pod.gated else ledger.governs(pod))):
                 self.unneeding += [pod] if pod.gated else []
             elif pod.gated or _given_up(pod, view.now):
                 waiting.append(pod)

@@ -48,10 +48,22 @@ class Share(msgspec.Struct, frozen=True):
 
         So 0.29 and 0.143 mean 2/7 and 1/7, which they are at two and three decimals.
         """
+        return self._as_written(part, whole) >= self.exact
+
+    def equals(self, part: int, whole: int) -> bool:
+        """Return whether part / whole is this share, rounded likewise."""
+        return self._as_written(part, whole) == self.exact
+
+    def exceeded_by(self, part: int, whole: int) -> bool:
+        """Return whether part / whole is more than this share, rounded likewise."""
+        return self._as_written(part, whole) > self.exact
+
+    def _as_written(self, part: int, whole: int) -> Fraction:
+        """Return part / whole, rounded half up to the precision of the share."""
         if self.decimals is None:
-            return part * self.denominator >= self.numerator * whole
+            return Fraction(part, whole)
         scale: int = 10**self.decimals
-        return (2 * part * scale + whole) // (2 * whole) * self.denominator >= self.numerator * scale
+        return Fraction((2 * part * scale + whole) // (2 * whole), scale)
 
     def of(self, whole: int) -> int:
         """Return the share of so many units, rounded down, so that n shares of 1/n fit; at least 1."""
@@ -78,9 +90,18 @@ class Memory(msgspec.Struct, frozen=True):
     denominator: int
     real: bool
 
+    @property
+    def exact(self) -> Fraction:
+        """Return the exact value, in MiB if real, else in nominal GB."""
+        return Fraction(self.numerator, self.denominator)
+
     def met_by(self, *, memory_mib: int, nominal_gb: int) -> bool:
         """Return whether a slice with so much real memory and such a name has at least this much."""
-        return (memory_mib if self.real else nominal_gb) * self.denominator >= self.numerator
+        return (memory_mib if self.real else nominal_gb) >= self.exact
+
+    def equals(self, *, memory_mib: int, nominal_gb: int) -> bool:
+        """Return whether a slice with so much real memory and such a name has exactly this much."""
+        return (memory_mib if self.real else nominal_gb) == self.exact
 
     def gigabytes(self, *, memory_mib: int, nominal_gb: int) -> int:
         """Return the whole nominal GB of a board that hold this much, rounded up; may be more than the board has."""

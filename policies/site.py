@@ -102,6 +102,12 @@ def room(cuts: Cuts, kind: BoardKind, profile: str) -> int:
     return sum(_room(cut, profile) for cut in cuts.boards if cut.kind == kind)
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def most(cuts: Cuts, resource: str) -> int:
+    """Return how many slices of a resource a node could have at a time if its boards held nothing else."""
+    return sum(_most(cut.kind, resource) for cut in cuts.boards)
+
+
 def site_of(node: NodeView) -> Site | None:
     """Return a node as admission sees it; None if it has nothing to do with slices."""
     cuts = _shared(Cuts(tuple(_cut(board) for board in node.boards)))
@@ -148,6 +154,13 @@ def _one(kind: BoardKind) -> BoardKind:
 def _shared(cuts: Cuts) -> Cuts:
     """Return the one object for equal cuts, so that nodes which are cut alike share it."""
     return cuts
+
+
+@cache
+def _most(kind: BoardKind, resource: str) -> int:
+    if not kind.makes(resource):
+        return 0
+    return 1 if kind.mode == names.TIMESLICING else capacity_for(kind.model, kind.mode, (), profile_of(resource))
 
 
 @lru_cache(maxsize=_REMEMBERED)

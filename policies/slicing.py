@@ -2,10 +2,13 @@
 
 For each mode in order and each model the smallest slice that satisfies the wish. Nodes that are up come first, those
 that are away only if none that is up can ever serve; the slices of one pod are chosen so that one kind of node makes
-them all. The choice is final: container resources cannot change later.
+them all. Models that the policy names, and that may yet come, are last. The choice is final: container resources cannot
+change later.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -13,10 +16,11 @@ import msgspec
 from policies import names
 from policies.faults import fault
 from policies.inventory import Group, Inventory, Offer
-from policies.pieces import Piece, announced, makes, serves, smallest
+from policies.pieces import Piece, announced, bounded, makes, objection, serves, smallest
 from policies.placement import profile_of
+from policies.policy import ANY, Terms
 from policies.requests import Slice, Wish
-from policies.shares import Memory, Share
+from policies.site import BoardKind
 
 _MOST_NAMED: Final = 6  # models that a message lists
 
@@ -55,6 +59,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         model: the board for which it was chosen; None for an explicit slice that several models make, or none known.
         cut: whether it is a slice of a node of ours, so that the pod waits at our gate until it is there.
         products: values of the product label to which the pod must be kept; empty if the name says enough.
+        percent: the share of the board's compute that goes with it, in hundredths, rounded up.
         reason: the choice in one sentence; empty for an explicit slice.
         passed_over: modes that were preferred, but barred, each with why.
     """
@@ -65,6 +70,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     cut: bool
     products: tuple[str, ...] = ()
+    percent: int = 100
     reason: str = ""
     passed_over: tuple[str, ...] = ()
 
@@ -76,17 +82,18 @@ class Slicing(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-def choose(wanted: Sequence[Wanted], offer: Offer, inventory: Inventory) -> Slicing:
+def choose(wanted: Sequence[Wanted], offer: Offer, inventory: Inventory, terms: Terms = ANY) -> Slicing:
     """Return the slices for all wishes of a pod; faults if one of them can never be served."""
     stuck = tuple(text for each in wanted if not each.usable for text in each.refusals)
     if stuck:
         return Slicing(faults=stuck)
-    for groups in (offer.up, offer.away):
-        plans = [plan for group in groups if (plan := _plan(group, wanted))]
+    choosing = _Choosing(wanted, offer, inventory, terms)
+    for groups in (offer.up, offer.away, offer.ahead):
+        plans = [plan for group in groups if (plan := choosing.plan(group))]
         if plans:
-            best = _best(plans, wanted, inventory)
-            return Slicing(choices=tuple(_choice(*pick, offer) for pick in zip(best.pieces, wanted, strict=True)))
-    return Slicing(faults=tuple(_unserved(wanted, offer)))
+            best = choosing.best(plans)
+            return Slicing(choices=tuple(choosing.choice(*pick) for pick in zip(best.pieces, wanted, strict=True)))
+    return Slicing(faults=tuple(choosing.unserved()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -99,34 +106,65 @@ class _Plan(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
 
 
-def _plan(group: Group, wanted: Sequence[Wanted]) -> _Plan | None:
-    pieces: list[Piece] = []
-    for each in wanted:
-        piece = _piece(group, each)
-        if piece is None:
-            return None
-        pieces.append(piece)
-    return _Plan(group, tuple(pieces))
+@dataclass(frozen=True, slots=True)
+class _Choosing:
+    """The choice for one pod."""
 
+    wanted: Sequence[Wanted]
+    offer: Offer
+    inventory: Inventory
+    terms: Terms
 
-def _piece(group: Group, wanted: Wanted) -> Piece | None:
-    """Return the smallest piece in the most preferred mode in which the group makes one."""
-    ask = wanted.wish.ask
-    for mode in wanted.usable:
-        pieces = [piece for kind in group.kinds if kind.mode == mode and (piece := smallest(kind, ask))]
-        if pieces:
-            return min(pieces, key=lambda piece: (piece.memory_kib, piece.kind.model.name))
-    return announced(ask) if isinstance(ask, Slice) and ask.resource in group.announced else None
+    def plan(self, group: Group) -> _Plan | None:
+        """Return what a group makes for all wishes, or None if one of its nodes cannot have it all."""
+        pieces: list[Piece] = []
+        for each in self.wanted:
+            piece = self._piece(group, each)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return None if self._short(group, pieces) else _Plan(group, tuple(pieces))
 
+    def _piece(self, group: Group, wanted: Wanted) -> Piece | None:
+        """Return the smallest piece in the most preferred mode in which a node of the group has as many as asked for."""
+        ask, count = wanted.wish.ask, wanted.wish.count
+        for mode in wanted.usable:
+            pieces = [
+                piece
+                for kind in group.kinds
+                if kind.mode == mode
+                and (piece := smallest(kind, ask, self.terms))
+                and self.inventory.most(group, piece.resource) >= count
+            ]
+            if pieces:
+                return min(pieces, key=lambda piece: (piece.memory_kib, piece.kind.model.name))
+        unknown = isinstance(ask, Slice) and ask.resource in group.announced
+        return bounded(announced(ask), self.terms) if isinstance(ask, Slice) and unknown else None
 
-def _best(plans: Sequence[_Plan], wanted: Sequence[Wanted], inventory: Inventory) -> _Plan:
-    """Return the plan with the most preferred modes; then what can be had now, least memory, most to be had, names."""
-    if len(plans) == 1 or all(isinstance(each.wish.ask, Slice) for each in wanted):
-        return plans[0]  # who names slices leaves nothing to choose
+    def _short(self, group: Group, pieces: Sequence[Piece]) -> str:
+        """Return of what no node of a group has as many as containers ask for that run at the same time, or ""."""
+        together: Counter[str] = Counter()
+        for piece, each in zip(pieces, self.wanted, strict=True):
+            if each.wish.place.lasting:
+                together[piece.resource] += each.wish.count
+        most = {resource: self.inventory.most(group, resource) for resource in together}
+        return ", ".join(
+            f"{count} of {resource} at a time, where no node has more than {most[resource]}"
+            for resource, count in together.items()
+            if count > most[resource]
+        )
 
-    def rank(plan: _Plan) -> tuple[object, ...]:
-        picks = tuple(zip(plan.pieces, wanted, strict=True))
-        room = min(inventory.room(plan.group, piece.kind, piece.profile) // each.wish.count for piece, each in picks)
+    def best(self, plans: Sequence[_Plan]) -> _Plan:
+        """Return the plan of the most preferred modes; then what can be had now, least memory, most to be had, names."""
+        if len(plans) == 1 or all(isinstance(each.wish.ask, Slice) for each in self.wanted):
+            return plans[0]  # who names slices leaves nothing to choose
+        return min(plans, key=self._rank)
+
+    def _rank(self, plan: _Plan) -> tuple[object, ...]:
+        picks = tuple(zip(plan.pieces, self.wanted, strict=True))
+        room = min(
+            self.inventory.room(plan.group, piece.kind, piece.profile) // each.wish.count for piece, each in picks
+        )
         return (
             [each.modes.index(piece.kind.mode) for piece, each in picks],
             room == 0,
@@ -135,64 +173,83 @@ def _best(plans: Sequence[_Plan], wanted: Sequence[Wanted], inventory: Inventory
             [(piece.kind.model.name, piece.resource) for piece, _ in picks],
         )
 
-    return min(plans, key=rank)
+    def choice(self, piece: Piece, wanted: Wanted) -> Choice:
+        """Return the choice of a piece for a wish."""
+        wish, mode = wanted.wish, piece.kind.mode
+        explicit = isinstance(wish.ask, Slice)
+        makers = {kind for group in self.offer.groups for kind in group.kinds if kind.makes(piece.resource)}
+        good = {kind for kind in makers if serves(kind, wish.ask, piece.resource, self.terms)}
+        preferred = wanted.modes[: wanted.modes.index(mode)]
+        return Choice(
+            wish=wish,
+            resource=piece.resource,
+            mode=mode,
+            model=_maker(wish, {kind.model.name for kind in good}) if explicit else piece.kind.model.name,
+            cut=mode != names.TIMESLICING,
+            products=self._products(piece.resource, good) if self.terms.models or good != makers else (),
+            percent=self._percent(piece, wish, good),
+            reason="" if explicit else f"{wish.said} -> {piece.resource} {piece.text}",
+            passed_over=tuple(
+                f"{each} is passed over: {text}" for each in preferred for text in wanted.barred.get(each, ())
+            ),
+        )
+
+    def _products(self, resource: str, good: Collection[BoardKind]) -> tuple[str, ...]:
+        """Return the products on which a resource serves: its name may mean too little or too much on others."""
+        groups = [group for group in self.offer.groups if resource in group.announced or group.serves_by(good)]
+        return tuple(sorted({product for group in groups for product in group.products}))
+
+    def _percent(self, piece: Piece, wish: Wish, good: Collection[BoardKind]) -> int:
+        """Return the share of compute that goes with a slice: on the board on which it is most, among those it may be on."""
+        known = wish.answered.model if wish.answered else None
+        models = {kind for kind in good if kind.mode == piece.kind.mode and known in {None, kind.model.name}}
+        named = Slice(piece.resource, piece.kind.mode)
+        return max((same.percent for kind in models if (same := smallest(kind, named))), default=piece.percent)
+
+    def unserved(self) -> Iterator[str]:
+        """Yield why no group of nodes serves all wishes: those that none serves, or that only different ones do."""
+        groups = self.offer.groups
+        lost = [each for each in self.wanted if not any(self._piece(group, each) for group in groups)]
+        for each in lost:
+            yield from each.refusals
+            yield fault(each.wish.path, each.wish.value, self._missing(each))
+        if not lost:
+            said = ", ".join(each.wish.said for each in self.wanted)
+            short = [why for group in groups if (why := self._short_of(group))]
+            why = f"all of these come to {_few(short)}" if short else "no node makes all of these"
+            yield fault("spec", said, f"{why}; {_existing(names.MODES, self.offer)}")
+
+    def _short_of(self, group: Group) -> str:
+        """Return the same for a group that makes something for each wish, else ""."""
+        pieces = [piece for each in self.wanted if (piece := self._piece(group, each))]
+        return self._short(group, pieces) if len(pieces) == len(self.wanted) else ""
+
+    def _missing(self, wanted: Wanted) -> str:
+        """Return why nothing serves a wish: what is not allowed, or too much for one node, or what exists instead."""
+        ask, terms = wanted.wish.ask, self.terms
+        usable = [(group, kind) for group in self.offer.groups for kind in group.kinds if kind.mode in wanted.usable]
+        if told := list(dict.fromkeys(text for _, kind in usable if (text := objection(kind, ask, terms)))):
+            return _few(told)
+        had = [
+            self.inventory.most(group, made.resource) for group, kind in usable if (made := smallest(kind, ask, terms))
+        ]
+        if had:
+            return (
+                f"no node has more than {max(had)} such slices, and a pod runs on one node: ask for at most {max(had)}"
+            )
+        if isinstance(ask, Slice):
+            why = f"no board makes {profile_of(ask.resource)}"
+        else:
+            why = f"no board serves it by {' or '.join(wanted.usable)}"
+        return f"{why}; {_existing(wanted.modes, self.offer)}"
 
 
-def _choice(piece: Piece, wanted: Wanted, offer: Offer) -> Choice:
-    wish, mode = wanted.wish, piece.kind.mode
-    cut = mode != names.TIMESLICING
-    if isinstance(wish.ask, Slice):
-        return Choice(wish=wish, resource=piece.resource, mode=mode, model=_maker(wish, piece.resource, offer), cut=cut)
-    preferred = wanted.modes[: wanted.modes.index(mode)]
-    return Choice(
-        wish=wish,
-        resource=piece.resource,
-        mode=mode,
-        model=piece.kind.model.name,
-        cut=cut,
-        products=_products(piece, wish.ask, offer),
-        reason=f"{wish.said} -> {piece.resource} {piece.text}",
-        passed_over=tuple(
-            f"{each} is passed over: {text}" for each in preferred for text in wanted.barred.get(each, ())
-        ),
-    )
-
-
-def _maker(wish: Wish, resource: str, offer: Offer) -> str | None:
+def _maker(wish: Wish, makers: Collection[str]) -> str | None:
     """Return the model of an explicit slice: the recorded one if it is answered, else the only one that makes it."""
-    makers = {kind.model.name for group in offer.groups for kind in group.kinds if kind.makes(resource)}
     # An answer without a model stays without: what we have added to the pod since may leave one that makes it.
     if wish.answered and wish.answered.model in {None, *makers}:
         return wish.answered.model
-    return makers.pop() if len(makers) == 1 else None
-
-
-def _products(piece: Piece, ask: Share | Memory, offer: Offer) -> tuple[str, ...]:
-    """Return the products to keep to, if the resource's name means too little on some board of the pod's nodes."""
-    makers = {kind for group in offer.groups for kind in group.kinds if kind.makes(piece.resource)}
-    good = {kind for kind in makers if serves(kind, ask, piece.resource)}
-    if good == makers:
-        return ()
-    groups = [group for group in offer.groups if good.intersection(group.kinds)]
-    return tuple(sorted({product for group in groups for product in group.products}))
-
-
-def _unserved(wanted: Sequence[Wanted], offer: Offer) -> Iterator[str]:
-    """Yield why no group of nodes serves all wishes: those that none serves, or that only different ones do."""
-    lost = [each for each in wanted if not any(_piece(group, each) for group in offer.groups)]
-    for each in lost:
-        yield from each.refusals
-        yield fault(each.wish.path, each.wish.value, f"{_missing(each)}; {_existing(each.modes, offer)}")
-    if not lost:
-        said = ", ".join(each.wish.said for each in wanted)
-        yield fault("spec", said, f"no node makes all of these; {_existing(names.MODES, offer)}")
-
-
-def _missing(wanted: Wanted) -> str:
-    ask = wanted.wish.ask
-    if isinstance(ask, Slice):
-        return f"no board makes {profile_of(ask.resource)}"
-    return f"no board serves it by {' or '.join(wanted.usable)}"
+    return next(iter(makers)) if len(makers) == 1 else None
 
 
 def _existing(modes: Sequence[str], offer: Offer) -> str:
@@ -201,5 +258,9 @@ def _existing(modes: Sequence[str], offer: Offer) -> str:
     told = [makes(kind) for kind in kinds if kind.mode in modes] or [makes(kind) for kind in kinds]
     if not told:
         return f"the pod may use no node that is labelled {names.PARTITIONING_LABEL} and whose boards are known"
+    return _few(told)
+
+
+def _few(told: Sequence[str]) -> str:
     more = [f"{len(told) - _MOST_NAMED} models more"] if len(told) > _MOST_NAMED else []
-    return "; ".join(told[:_MOST_NAMED] + more)
+    return "; ".join([*told[:_MOST_NAMED], *more])

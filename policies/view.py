@@ -17,6 +17,7 @@ from policies.constraints import Constraints, constraints_of
 from policies.governing import QuotaView
 from policies.model import Condition, Node, Pod, Taint
 from policies.needs import gpu_moments, is_gpu, is_slice, peak_request
+from policies.policy import PolicyView
 from policies.quantity import Amounts, QuantityError, amounts
 from policies.timestamps import epoch
 
@@ -166,6 +167,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             room on other nodes too, as soon as a quota governs anybody: there a governed pod may run).
         now: seconds since the epoch.
         quotas: every quota, in force or not.
+        policies: every policy, in force or not.
         budgets: every PodDisruptionBudget of the governed namespaces.
     """
 
@@ -173,6 +175,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodView, ...] = ()
     now: float = 0.0
     quotas: tuple[QuotaView, ...] = ()
+    policies: tuple[PolicyView, ...] = ()
     budgets: tuple[BudgetView, ...] = ()
 
 

@@ -9,7 +9,7 @@ from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.ledger import Ledger, Member
 from policies.plan import Demand, Planner
-from policies.quota import Lack, amount, never
+from policies.quota import Lack, amount
 from policies.reasons import Reason
 from policies.reclaim import Reclaim
 from policies.seating import Kind
@@ -66,9 +66,7 @@ class Walk:
             self._grant(pod)
             return
         quota, kind = self.ledger.quota(pod), self.planner.kind(Demand(pod))
-        lasting = (
-            never(quota, self.ledger.then, self.ledger.charge(pod), borrows=not pod.non_preemptible) if quota else []
-        )
+        lasting = self.ledger.never(pod)
         if lacks and quota:
             self._say(pod, quota, lasting or lacks)
         if lasting or not self.ground.ever(kind):
@@ -85,6 +83,8 @@ class Walk:
         """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""
         quota = self.ledger.quota(pod)
         if quota is None or quota.title not in self.taking or pod.key in self.ledger.claimants:
+            return False
+        if not self.ledger.holds(pod):
             return False
         claimant, rank = self.taking[quota.title]
         if self.ledger.then.rank(quota, self.ledger.charge(pod), {}) <= rank:

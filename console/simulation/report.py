@@ -8,6 +8,7 @@ from console.simulation.world import SimulatedPod, World
 from console.submitted import Raw
 from policies.boards import Board
 from policies.decision import QuotaStatus
+from policies.gpupolicy import Policies
 from policies.ledger import Ledger
 from policies.quota import amount
 from policies.settings import DEFAULTS
@@ -118,6 +119,8 @@ def _problems(world: World, manifests: Manifests) -> Iterator[tuple[str, str]]:
     for status in statuses(world):
         if not status.ready:
             yield f"{status.kind} {status.key}", f"{status.reason}: {status.message}"
+    for title, (reason, message) in Policies(world.policies).unready.items():
+        yield title, f"{reason}: {message}"
     for budget in manifests.budgets:
         if budget.value.status is None:
             yield (

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from console.manifests import Manifest, Manifests, T, UnreadableManifests
-from console.reviewing import Reviewed
+from console.reviewing import Reviewed, written_policy
 from console.simulation.world import SimulatedPod, World, merged
 from console.submitted import Raw
 from policies import names
@@ -21,6 +21,7 @@ from policies.budgets import BudgetView, view_budget
 from policies.faults import fault
 from policies.governing import QuotaView, view_quota
 from policies.model import Pod
+from policies.policy import PolicyView
 from policies.timestamps import epoch, timestamp
 from policies.view import NodeView, View, view_node, view_pod
 
@@ -45,6 +46,7 @@ class _Moment(msgspec.Struct):
 
     nodes: list[NodeView] = []
     quotas: list[QuotaView] = []
+    policies: list[PolicyView] = []
     budgets: list[BudgetView] = []
     bound: list[SimulatedPod] = []
     submitted: list[Manifest[Pod]] = []
@@ -56,6 +58,7 @@ def play(manifests: Manifests, admit: Admit) -> World:
     dated = [node.value.metadata for node in manifests.nodes]
     dated += [pod.value.metadata for pod in manifests.pods]
     dated += [quota.value.metadata for quota in manifests.quotas]
+    dated += [policy.value.metadata for policy in manifests.policies]
     start = max((epoch(meta.creation_timestamp) for meta in dated), default=0)
     written = {pod.key: pod for pod in manifests.pods}
     completed = _Completion(start, _priorities(manifests), timing)
@@ -68,7 +71,7 @@ def play(manifests: Manifests, admit: Admit) -> World:
     world = World(start, again)
 
     def happen(moment: _Moment) -> None:
-        world.govern(moment.quotas, moment.budgets)
+        world.govern(moment.quotas, moment.policies, moment.budgets)
         world.arrive(moment.nodes, moment.bound)
         for pod in moment.submitted:
             answer = admit(pod, world.view())
@@ -98,6 +101,10 @@ def _moments(
         moment_of(quota).quotas.append(
             _dated(view_quota(quota.value), quota.namespace, start + timing[quota.source].at_s)
         )
+    for policy in manifests.policies:
+        seen = written_policy(policy)
+        created = seen.created or int(start + timing[policy.source].at_s)
+        moment_of(policy).policies.append(replace(seen, created=created))
     for budget in manifests.budgets:
         moment_of(budget).budgets.append(replace(view_budget(budget.value), namespace=budget.namespace))
     for pod in manifests.pods:
@@ -141,6 +148,7 @@ def _read_timing(manifests: Manifests) -> dict[str, _Timing]:
     items += [(item.source, item.raw) for item in manifests.namespaces]
     items += [(item.source, item.raw) for item in manifests.pods]
     items += [(item.source, item.raw) for item in manifests.quotas]
+    items += [(item.source, item.raw) for item in manifests.policies]
     items += [(item.source, item.raw) for item in manifests.budgets]
     items += [(item.source, item.raw) for item in manifests.priorities]
     items += [(item.source, item.raw) for item in manifests.others]

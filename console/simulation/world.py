@@ -20,6 +20,7 @@ from policies.budgets import BudgetView
 from policies.decision import Decision, Evict, Layout, Planned, Waiting
 from policies.governing import QuotaView
 from policies.model import Pod
+from policies.policy import PolicyView
 from policies.settle import UNSCHEDULABLE_S, settle
 from policies.timestamps import timestamp
 from policies.view import NodeView, PodView, View, view_pod
@@ -90,6 +91,7 @@ class World:
 
     def __init__(self, start: float, again: Callable[[str, float], SimulatedPod]) -> None:
         self.quotas: list[QuotaView] = []
+        self.policies: list[PolicyView] = []
         self._budgets: dict[str, BudgetView] = {}
         self._again = again
         self.nodes: dict[str, NodeView] = {}
@@ -125,9 +127,12 @@ class World:
             if pod.view.holds and pod.view.node in self.nodes.keys() - new:
                 self.nodes[pod.view.node] = hold(self.nodes[pod.view.node], pod.view, claimed=True)
 
-    def govern(self, quotas: Iterable[QuotaView], budgets: Iterable[BudgetView]) -> None:
-        """Let quotas and budgets appear."""
+    def govern(
+        self, quotas: Iterable[QuotaView], policies: Iterable[PolicyView], budgets: Iterable[BudgetView]
+    ) -> None:
+        """Let quotas, policies and budgets appear."""
         self.quotas += quotas
+        self.policies += policies
         self._budgets |= {budget.key: budget for budget in budgets}
 
     def submit(self, pod: SimulatedPod) -> None:
@@ -194,6 +199,7 @@ class World:
             pods=tuple(pods),
             now=self._start + self._now,
             quotas=tuple(self.quotas),
+            policies=tuple(self.policies),
             budgets=tuple(self._budgets.values()),
         )
 
