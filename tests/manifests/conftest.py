@@ -1,12 +1,15 @@
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from console.sandbox.kubectl import find_kubectl
+from kube.errors import Forbidden
+from kube.resource import NAMESPACES
+from tests.manifests.matching import NAMESPACE, Cluster, Recorder, gpu, pod
 
 ROOT = Path(__file__).parents[2] / "manifests"
 
@@ -63,3 +66,29 @@ def root() -> Path:
 @pytest.fixture(scope="session", name="kustomize")
 def kustomize_() -> Callable[[Path], str]:
     return kustomize
+
+
+@pytest.fixture(scope="session")
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    yield recorder
+    recorder.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(sandbox, base, recorder) -> Iterator[Cluster]:
+    cluster = Cluster(sandbox, base, NAMESPACE)
+    cluster.client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    cluster.direct_to(recorder.url, recorder.bundle)
+
+    def is_called() -> bool:
+        try:
+            cluster.create(pod("first", resources=gpu()), dry_run=True)
+        except Forbidden:  # the namespace's service account comes a moment after it
+            return False
+        return bool(recorder.about("first"))
+
+    cluster.reaches(is_called)
+    yield cluster
+    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    cluster.undirect()

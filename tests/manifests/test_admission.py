@@ -2,6 +2,7 @@ import pytest
 
 from policies import names
 from policies.spelling import FOREIGN_ANNOTATIONS, FOREIGN_RESOURCES
+from policies.templates import KINDS
 
 NAMESPACES = ["kube-system", "apportion-system", "gpu-operator"]
 
@@ -63,6 +64,18 @@ RESIZES = {
     "rules": [{**GUARD["rules"][0], "resources": ["pods/resize"]}],
     "namespaceSelector": QUOTA["namespaceSelector"],
 }
+TEMPLATES = {
+    **SLICES,
+    "name": "templates.nos.nebuly.com",
+    "rules": [
+        {**SLICES["rules"][0], "apiGroups": [group], "resources": resources}
+        for group, resources in (
+            ("", ["replicationcontrollers"]),
+            ("apps", ["deployments", "statefulsets", "daemonsets", "replicasets"]),
+            ("batch", ["jobs", "cronjobs"]),
+        )
+    ],
+}
 SPACES = {
     **GUARD,
     "name": "namespaces.nos.nebuly.com",
@@ -94,6 +107,7 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
     assert [without_conditions(webhook) for webhook in base.webhooks()] == [
         SLICES,
         QUOTA,
+        TEMPLATES,
         GUARD,
         RESIZES,
         SPACES,
@@ -103,7 +117,7 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
 
 def test_one_pod_waits_for_one_mutating_and_one_validating_call_at_most(base):
     """W24, W25: the API server gives up on a request after 30 s, however many webhooks have used it up."""
-    slices, quota = base.one("MutatingWebhookConfiguration")["webhooks"]
+    slices, quota, _ = base.one("MutatingWebhookConfiguration")["webhooks"]
     of_pods = [webhook for webhook in base.webhooks() if "pods" in webhook["rules"][0]["resources"]]
     assert [webhook["name"].split(".")[0] for webhook in of_pods] == ["slices", "quota", "guard"]
     assert {webhook["timeoutSeconds"] for webhook in base.webhooks()} == {5}
@@ -119,6 +133,7 @@ def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
         "pods",
         "pods/ephemeralcontainers",
         "pods/resize",
+        *(kind.plural for kind in KINDS),
         "namespaces",
         "elasticquotas",
         "compositeelasticquotas",
@@ -153,6 +168,16 @@ def test_the_conditions_name_what_the_programs_name(conditions):
     assert f"startsWith('{names.MPS_VARIABLES}')" in differs
     for condition in (updated, conditions["not-ours"]):
         assert f"startsWith('system:serviceaccount:{names.SYSTEM_NAMESPACE}:')" in condition
+
+
+def test_the_condition_on_templates_knows_where_every_kind_has_its_template(base, conditions):
+    (rules,) = (webhook["rules"] for webhook in base.webhooks() if webhook["name"].startswith("templates."))
+    hooked = {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
+    assert hooked == {(kind.group, kind.plural) for kind in KINDS}
+    for kind in KINDS:
+        assert f"object.?{'.?'.join(kind.template)}" in conditions["a-share-in-the-template"]
+    for name in (names.FRACTION, names.MEMORY, names.GPU, names.MIG_RESOURCE):
+        assert f"'{name}'" in conditions["a-share-in-the-template"]
 
 
 @pytest.mark.parametrize("key", [*FOREIGN_ANNOTATIONS, *FOREIGN_RESOURCES])

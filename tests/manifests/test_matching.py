@@ -1,164 +1,21 @@
-"""Which pods reach the webhook, asked of a real API server: the conditions are in CEL, which only it can judge.
-
-The rendered configurations are applied under another name, for one namespace only, in front of a server that records
-what it is asked and allows everything. The namespace is `gpu-operator`, since the product's own webhooks leave it alone.
-"""
+"""Which pods reach the webhook, asked of a real API server: the conditions are in CEL, which only it can judge."""
 
 import json
-import ssl
-import threading
-import time
 from collections.abc import Iterator
 from copy import deepcopy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import trustme
 
 from console.sandbox.kubectl import KubectlError
-from kube.client import Client
-from kube.errors import ApiError, Forbidden, Invalid
-from kube.resource import MUTATING_WEBHOOKS, NAMESPACES, PODS, VALIDATING_WEBHOOKS
+from kube.errors import ApiError, Invalid
 from policies import names
+from tests.manifests.matching import NAMESPACE, Cluster, gpu, pod
 
 pytestmark = pytest.mark.sandbox
 
-NAMESPACE = "gpu-operator"
 OURS = ("--as=system:serviceaccount:apportion-system:apportion-reconciler", "--as-group=system:masters")
 NODE = ("--as=system:node:n1", "--as-group=system:nodes", "--as-group=system:masters")
-
-
-class Recorder:
-    """An admission webhook that allows everything and remembers what it was asked about."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []  # (name of the pod, path and operation)
-        recorder = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
-                what = request.get("subResource") or request["operation"]
-                recorder.asked.append((request.get("name", ""), f"{self.path.partition('?')[0]} {what}"))
-                response = {"uid": request["uid"], "allowed": True}
-                review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-                content = json.dumps(review).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_) -> None:
-                pass
-
-        authority = trustme.CA()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("127.0.0.1").configure_cert(context)
-        self.bundle = authority.cert_pem.bytes()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
-
-    def about(self, name: str) -> list[str]:
-        return [what for asked, what in self.asked if asked == name]
-
-
-def pod(name: str, *, annotations=None, labels=None, spec=None, **container) -> dict:
-    """Return a pod that no node fits, so that it stays as it is."""
-    metadata = {"name": name, **({"annotations": annotations} if annotations else {}), "labels": labels or {}}
-    main = {"name": "main", "image": "registry.example/image:1", **container}
-    return {"metadata": metadata, "spec": {"nodeSelector": {"none": "such"}, "containers": [main], **(spec or {})}}
-
-
-def gpu(amount="1", name="nvidia.com/gpu") -> dict:
-    return {"limits": {name: amount}}
-
-
-class Cluster:
-    """The API server, with our configurations renamed and narrowed to one namespace."""
-
-    def __init__(self, sandbox, base, namespace: str) -> None:
-        self.sandbox, self.base, self.namespace = sandbox, base, namespace
-        self.client = Client.load(str(sandbox.kubeconfig))
-        self.pods = PODS.path(namespace)
-
-    def direct_to(self, url: str, bundle: bytes) -> None:
-        """Have the API server call this URL for pods of the namespace."""
-        for resource, kind in self._configurations():
-            configuration = deepcopy(self.base.one(kind))
-            configuration["metadata"] = {"name": f"test-{self.namespace}"}
-            for webhook in configuration["webhooks"]:
-                path = webhook["clientConfig"]["service"]["path"]
-                webhook["clientConfig"] = {"url": url + path, "caBundle": bundle}
-                only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self.namespace]}
-                chosen = webhook["namespaceSelector"].get("matchExpressions", [])
-                kept = [term for term in chosen if term["key"] != only["key"]]
-                webhook["namespaceSelector"] = {"matchExpressions": [only, *kept]}
-            self.client.create(resource.path(), configuration)
-
-    def undirect(self) -> None:
-        for resource, _ in self._configurations():
-            self.client.delete(resource.path(name=f"test-{self.namespace}"))
-        self.client.close()
-
-    def create(self, obj: dict, *, dry_run: bool = False) -> None:
-        query = {"dryRun": "All"} if dry_run else {}
-        self.client.request("POST", self.pods, query=query, body=json.dumps(obj).encode())
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.sandbox.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
-
-    def reaches(self, condition, timeout_s: float = 15.0) -> None:
-        """Wait until the API server has taken notice; it follows its own configuration by a watch."""
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, "the API server did not take notice"
-            threading.Event().wait(0.05)
-
-    @staticmethod
-    def _configurations():
-        return (
-            (MUTATING_WEBHOOKS, "MutatingWebhookConfiguration"),
-            (VALIDATING_WEBHOOKS, "ValidatingWebhookConfiguration"),
-        )
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[Recorder]:
-    recorder = Recorder()
-    yield recorder
-    recorder.close()
-
-
-@pytest.fixture(scope="module")
-def cluster(sandbox, base, recorder) -> Iterator[Cluster]:
-    cluster = Cluster(sandbox, base, NAMESPACE)
-    cluster.client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
-    cluster.direct_to(recorder.url, recorder.bundle)
-
-    def is_called() -> bool:
-        try:
-            cluster.create(pod("first", resources=gpu()), dry_run=True)
-        except Forbidden:  # the namespace's service account comes a moment after it
-            return False
-        return bool(recorder.about("first"))
-
-    cluster.reaches(is_called)
-    yield cluster
-    cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
-    cluster.undirect()
-
 
 MIRROR = {"kubernetes.io/config.mirror": "1"}
 
@@ -371,6 +228,22 @@ UPDATED = [
     pytest.param({"a": "b"}, patch(IMAGE), [], id="spec-changed-of-another-pod"),
     pytest.param(RECORD, (*OURS, *patch(IMAGE)), [], id="spec-changed-by-us"),
     pytest.param(RECORD, ("label", "pod", "{name}", "a=b"), [], id="label"),
+    pytest.param(
+        RECORD,
+        ("annotate", "--overwrite", "pod", "{name}", "nos.nebuly.com/gpu-fraction=0.25"),
+        ["/mutate UPDATE"],
+        id="wish-changed-too-late",
+    ),
+    pytest.param(
+        RECORD,
+        ("annotate", "pod", "{name}", "nos.nebuly.com/gpu-mode=mig"),
+        ["/mutate UPDATE"],
+        id="wish-added-too-late",
+    ),
+    pytest.param(RECORD, ("annotate", "pod", "{name}", "a=b"), [], id="another-annotation"),
+    pytest.param(
+        {"a": "b"}, ("annotate", "pod", "{name}", "nos.nebuly.com/gpu-mode=mig"), [], id="wish-added-to-another-pod"
+    ),
     pytest.param(RECORD, patch('{"status":{"message":"x"}}', "--subresource=status"), [], id="status"),
     pytest.param(
         RECORD, patch(NO_GATE, "--type=json"), ["/mutate UPDATE", "/validate UPDATE"], id="gate-removed-by-a-user"
@@ -450,6 +323,15 @@ def test_a_replaced_pod_that_comes_without_annotations_is_recognised_by_the_old_
     stored["spec"]["containers"][0]["image"] = "registry.example/image:2"
     cluster.kubectl("replace", "-f", "-", stdin=json.dumps(stored))
     assert sorted(recorder.about("replaced")) == ["/mutate UPDATE", "/validate UPDATE"]
+
+
+def test_a_manifest_of_nos_that_is_applied_again_is_seen(cluster, recorder):
+    """Else the field, which cannot change, would be refused: at creation we have made it the default scheduler's."""
+    cluster.create(pod("again", spec=GATED))
+    recorder.asked.clear()
+    with pytest.raises(KubectlError, match="pod updates may not change fields"):
+        cluster.kubectl("patch", "pod", "again", '--patch={"spec":{"schedulerName":"nos-scheduler"}}')
+    assert recorder.about("again") == ["/mutate UPDATE"]
 
 
 def test_a_pod_on_its_way_out_is_left_alone(cluster, recorder):
