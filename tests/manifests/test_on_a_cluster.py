@@ -11,6 +11,8 @@ from console.sandbox.kubectl import KubectlError
 from kube.client import Client
 from kube.errors import Forbidden, Invalid
 from kube.resource import GPU_POLICIES, NAMESPACES, NODES, PODS, SECRETS, Resource
+from policies.gpupolicy import view_policy
+from policies.model import GpuPolicy, ObjectMeta
 
 pytestmark = pytest.mark.sandbox
 
@@ -110,6 +112,54 @@ FAULTS = [
         ],
         id="all-faults-at-once",
     ),
+    *(
+        pytest.param(
+            GPU_POLICIES,
+            {"rules": [{"wholeGpu": whole}]},
+            ['"spec.rules[0].wholeGpu" must validate one and only one schema'],
+            id=f"whole-gpu-{whole}",
+        )
+        for whole in ("half", 7, True, [1], {}, {"fraction": "1", "memory": "2"}, {"share": "1"})
+    ),
+    pytest.param(
+        GPU_POLICIES,
+        {
+            "rules": [
+                {"limits": {"minFraction": "2"}},
+                {"limits": {"minFraction": "0.5", "maxFraction": "250m"}},
+                {"limits": {"maxFraction": "2/1"}},
+                {"limits": {"maxFraction": "0"}},
+                {"match": {"matchLabels": {"a b": "x"}}},
+            ]
+        },
+        [
+            'spec.rules[0].limits.minFraction: Invalid value: "2": a share is more than 0 and at most 1',
+            "spec.rules[1].limits.minFraction: Invalid value: minFraction must not be more than maxFraction",
+            'spec.rules[2].limits.maxFraction: Invalid value: "2/1": a share is more than 0 and at most 1',
+            'spec.rules[3].limits.maxFraction: Invalid value: "0": a share is more than 0 and at most 1',
+            "spec.rules[4].match.matchLabels: Invalid value: keys must be those of labels",
+        ],
+        id="rules-of-cel",
+    ),
+    pytest.param(
+        GPU_POLICIES,
+        {
+            "rules": [
+                {
+                    "gpuModels": ["NVIDIA A100", ""],
+                    "limits": {"maxFraction": "50%"},
+                    "match": {"matchLabels": {"a": "-"}},
+                }
+            ]
+        },
+        [
+            'spec.rules[0].gpuModels[0]: Invalid value: "NVIDIA A100"',
+            "spec.rules[0].gpuModels[1]: Invalid value",
+            'spec.rules[0].limits.maxFraction: Invalid value: "50%"',
+            'spec.rules[0].match.matchLabels.a: Invalid value: "-"',
+        ],
+        id="patterns",
+    ),
 ]
 
 
@@ -119,6 +169,20 @@ def test_faults_that_the_schema_can_see_are_refused_with_their_paths(client, res
         dry(client, resource, spec)
     for fault in faults:
         assert fault in refusal.value.message.replace("Invalid value: {}: ", "Invalid value: ")
+    if resource is GPU_POLICIES:  # nothing that the schema refuses would be followed if it came another way
+        assert view_policy(GpuPolicy(metadata=ObjectMeta(), spec=spec)).faults
+
+
+def test_every_way_to_write_a_share_is_accepted(client):
+    limits = [
+        {"minFraction": "1/7", "maxFraction": "0.5"},
+        {"minFraction": ".25"},
+        {"maxFraction": "1."},
+        {"maxFraction": "250m"},
+    ]
+    spec = {"rules": [{"limits": each} for each in limits]}
+    assert [rule["limits"] for rule in dry(client, GPU_POLICIES, spec)["rules"]] == limits
+    assert view_policy(GpuPolicy(metadata=ObjectMeta(), spec=spec)).faults == ()
 
 
 def test_equal_min_and_max_in_different_units_are_fine(client):
