@@ -6,35 +6,53 @@ from typing import BinaryIO
 
 import click
 
-from console.manifests import files_option, load
+from console.manifests import Manifests, files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, Reviewer, namespace_labels, written
+from console.reviewing import Reviewed, Reviewer, namespace_labels, overlaid, written
 
 
 @click.command()
 @files_option
+@click.option("--cluster", is_flag=True, help="Take nodes, namespaces, quotas and policies from the cluster too.")
+@click.option("--kubeconfig", help="The same, of this kubeconfig; else $KUBECONFIG or ~/.kube/config.")
 @output_option
 @click.pass_context
-def explain(context: click.Context, files: Sequence[BinaryIO], output: str) -> None:
+def explain(
+    context: click.Context, files: Sequence[BinaryIO], cluster: bool, kubeconfig: str | None, output: str
+) -> None:
     """Show what the webhook would do with pods in YAML files, and why.
 
-    No cluster is asked: give the nodes and namespaces along with the pods. Every pod is reviewed as newly created.
+    Every pod of the files is reviewed as newly created. Nodes, namespaces, quotas and policies are those of the files;
+    with --cluster or --kubeconfig those of a cluster, in which those of the files take the place of their namesakes.
 
     Exit status: 0 if all pods are admitted, 1 if one is denied, 2 if the input cannot be read.
 
     \b
-    Example:
-      kubectl get nodes,namespaces -o yaml > cluster.yaml
+    Examples:
+      apportion explain -f pod.yaml --cluster
+      kubectl get nodes,namespaces,gpupolicies -A -o yaml > cluster.yaml
       apportion explain -f cluster.yaml -f pod.yaml
     """
     manifests = load(files)
-    reviewer = Reviewer.of(written(manifests), namespace_labels(manifests))
+    reviewer = _on_cluster(manifests, kubeconfig) if cluster or kubeconfig else _offline(manifests)
     answers = {pod.key: reviewer.review(pod) for pod in manifests.pods}
     if output == TABLE:
         click.echo("\n".join(_lines(answers)))
     else:
         show({"pods": answers}, output)
     context.exit(1 if any(answer.denied is not None for answer in answers.values()) else 0)
+
+
+def _offline(manifests: Manifests) -> Reviewer:
+    return Reviewer.of(written(manifests), namespace_labels(manifests))
+
+
+def _on_cluster(manifests: Manifests, kubeconfig: str | None) -> Reviewer:
+    from console.snapshot import connected, namespaces, read  # a quarter of a second, which no file needs
+
+    with connected(kubeconfig) as client:
+        view, labels = read(client).view, namespaces(client)
+    return Reviewer.of(overlaid(view, written(manifests)), labels | namespace_labels(manifests))
 
 
 def _lines(answers: Mapping[str, Reviewed]) -> list[str]:

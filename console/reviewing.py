@@ -31,7 +31,7 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
         admitted: the pod after the patch; None if it is denied.
         patch: JSON patch, as data.
         warnings: as the person who creates the pod sees them.
-        reasons: why it is changed as it is.
+        reasons: why it is changed as it is, and by which rule it was judged.
         denied: every fault, one a line; None if it is admitted.
     """
 
@@ -80,7 +80,7 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
             standings=self.standings,
         )
         if admission.faults:
-            return Reviewed(admitted=None, patch=[], denied="\n".join(admission.faults))
+            return Reviewed(admitted=None, patch=[], reasons=admission.reasons, denied="\n".join(admission.faults))
         patch = msgspec.to_builtins(admission.patch)
         # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
         sent = msgspec.json.decode(msgspec.json.encode(pod.raw))
@@ -92,7 +92,18 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def namespace_labels(manifests: Manifests) -> Labels:
+def overlaid(below: View, above: View) -> View:
+    """Return a cluster with the objects of another one added, in place of those of the same name."""
+    return replace(
+        below,
+        nodes=tuple(({node.name: node for node in (*below.nodes, *above.nodes)}).values()),
+        pods=tuple(({pod.key: pod for pod in (*below.pods, *above.pods)}).values()),
+        quotas=tuple(({quota.title: quota for quota in (*below.quotas, *above.quotas)}).values()),
+        policies=tuple(({policy.title: policy for policy in (*below.policies, *above.policies)}).values()),
+    )
+
+
+def namespace_labels(manifests: Manifests) -> dict[str, Mapping[str, str]]:
     """Return the labels of every namespace in the input."""
     return {item.name: item.value.metadata.labels or {} for item in manifests.namespaces}
 

@@ -2,15 +2,28 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from kube.client import Client
 from kube.errors import ApiError, ConfigError, NotFound, Unreachable
-from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NODES, PODS, Resource
+from kube.resource import (
+    BUDGETS,
+    COMPOSITE_QUOTAS,
+    ELASTIC_QUOTAS,
+    GPU_POLICIES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Resource,
+)
+from policies.gpupolicy import view_policy
+from policies.model import GpuPolicy, Namespace
+from policies.policy import PolicyView
 from reconciler.observe import Picture, picture, project_budget, project_node, project_pod
 from reconciler.quotas import project_composite, project_elastic
 
@@ -54,7 +67,23 @@ def read(client: Client) -> Picture:
     ]
     budgets, nodes = _all(client, BUDGETS, project_budget), _all(client, NODES, project_node)
     pods = _all(client, PODS, project_pod)
-    return picture(nodes, pods, time.time(), quotas=(quota.view for quota in quotas), budgets=budgets)
+    seen = picture(nodes, pods, time.time(), quotas=(quota.view for quota in quotas), budgets=budgets)
+    policies = tuple(_all(client, GPU_POLICIES, _project_policy, or_none=True))
+    return replace(seen, view=replace(seen.view, policies=policies))
+
+
+def namespaces(client: Client) -> dict[str, Mapping[str, str]]:
+    """Return the labels of all namespaces, by name. Raises ApiError or Unreachable."""
+    return dict(_all(client, NAMESPACES, _project_namespace))
+
+
+def _project_policy(raw: bytes) -> PolicyView:
+    return view_policy(msgspec.json.decode(raw, type=GpuPolicy))
+
+
+def _project_namespace(raw: bytes) -> tuple[str, Mapping[str, str]]:
+    meta = msgspec.json.decode(raw, type=Namespace).metadata
+    return meta.name or "", meta.labels or {}
 
 
 def _all(

@@ -32,7 +32,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
         patch: what to change; empty if the pod is denied, or fine as it is.
         warnings: what the person should know, shortest useful text.
         faults: why it is denied, all of it; empty if it is admitted.
-        reasons: why it is changed as it is, for people who ask.
+        reasons: why it is changed as it is, and by which rule it is changed or denied, for people who ask.
     """
 
     patch: tuple[Operation, ...] = ()
@@ -56,6 +56,7 @@ def admit(
     terms = rule.terms(settings.quota.shared_replicas)
     offer = inventory.offer(constraints_of(pod.spec), terms.models) if governed or may_ask(pod) else NOTHING
     requests = read_requests(pod, offer.foreign, rule)
+    judged = (f"judged by {policy.said(rule)}: modes {', '.join(rule.modes)}",) if requests.asks else ()
     if policy.faults and requests.asks:
         return Admission(faults=(*requests.faults, *(f"{policy.title}: {text}" for text in policy.faults)))
     faults = [*requests.faults, *_modes_not_allowed(pod, requests, rule), *_too_many(requests, rule)]
@@ -85,7 +86,7 @@ def admit(
     faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
     faults += estimate.faults
     if faults:
-        return Admission(faults=tuple(faults))
+        return Admission(faults=tuple(faults), reasons=judged)
     return Admission(
         patch=mutate(
             pod,
@@ -96,7 +97,7 @@ def admit(
             governed=estimate.held,
         ),
         warnings=(*requests.warnings, *_warnings(pod, slicing.choices, rule, settings), *estimate.warnings),
-        reasons=(*_reasons(requests, slicing.choices), *estimate.reasons),
+        reasons=(*_reasons(requests, slicing.choices), *estimate.reasons, *judged),
     )
 
 

@@ -120,6 +120,13 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
         """Return the first rule that fits a pod with these labels, else the built-in one."""
         return next((rule for rule in self.rules if rule.fits(labels or {})), BUILT_IN)
 
+    def said(self, rule: Rule) -> str:
+        """Return which of its rules one is, for people."""
+        if rule in self.rules:
+            return f"{self.title}, rules[{self.rules.index(rule)}]"
+        why = f"no rule of {self.title} fits the pod" if self.name else "no policy governs the namespace"
+        return f"the built-in rule, for {why}"
+
 
 NO_POLICY: Final = PolicyView()
 """What governs where nobody has written a policy."""

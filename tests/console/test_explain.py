@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from console.explain import explain
 from policies import names
+from tests.apiserver.steps import listing
 from tests.builders import container, raw_node, raw_pod
 
 NAMESPACE = {
@@ -138,14 +139,91 @@ def test_yaml_says_the_same_as_json():
 def test_the_table_shows_outcome_faults_reasons_and_changes():
     text = run(raw_node(), raw_pod("team-a/a", annotations={names.FRACTION: "0.4", names.COUNT: "2"}), raw_pod("team-a/b"),
                raw_pod("team-a/c", annotations={names.FRACTION: "2"}), output="table", code=1)  # fmt: skip
-    assert text.splitlines()[:4] == [
+    assert text.splitlines()[:5] == [
         "team-a/a: admitted, changed",
         "  reason   main: nos.nebuly.com/gpu-fraction 0.4 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)",
         "  reason   waits at the gate nos.nebuly.com/admission until its slices are there",
+        "  reason   judged by the built-in rule, for no policy governs the namespace: modes mig, mps",
         "  warning  main gets 2 devices of that size, not one larger: a program must use each of them",
     ]
     assert "team-a/b: admitted as it is" in text
     assert "team-a/c: denied\n  fault    metadata.annotations[nos.nebuly.com/gpu-fraction]: 2: " in text
+
+
+POLICY = {
+    "apiVersion": "nos.nebuly.com/v1alpha1", "kind": "GpuPolicy", "metadata": {"name": "p", "namespace": "team-a"},
+    "spec": {"rules": [{"match": {"matchLabels": {"tier": "x"}}}, {"modes": ["mps", "mig"]}]},
+}  # fmt: skip
+
+
+def test_it_is_said_which_rule_of_which_policy_a_pod_is_judged_by():
+    pods = run(
+        raw_node(), POLICY,
+        raw_pod("team-a/a", annotations={names.FRACTION: "0.5"}), raw_pod("team-a/x", labels={"tier": "x"}, limits={"nvidia.com/gpu": "1"}),
+        raw_pod("team-a/wrong", annotations={names.FRACTION: "1", names.MODE: "timeslicing"}), raw_pod("team-a/none"), code=1,
+    )  # fmt: skip
+    assert {key: pod["reasons"][-1:] for key, pod in pods.items()} == {
+        "team-a/a": ["judged by GpuPolicy team-a/p, rules[1]: modes mps, mig"],
+        "team-a/x": ["judged by GpuPolicy team-a/p, rules[0]: modes mig, mps"],
+        "team-a/wrong": ["judged by GpuPolicy team-a/p, rules[1]: modes mps, mig"],
+        "team-a/none": [],
+    }
+
+
+def test_where_no_rule_fits_the_built_in_one_holds_and_that_is_said():
+    policy = {**POLICY, "spec": {"rules": POLICY["spec"]["rules"][:1]}}
+    (reason,) = run(raw_node(), policy, raw_pod("team-a/a", limits={"nvidia.com/gpu": "1"}))["team-a/a"]["reasons"][-1:]
+    assert reason == "judged by the built-in rule, for no rule of GpuPolicy team-a/p fits the pod: modes mig, mps"
+
+
+def test_a_policy_that_cannot_be_followed_denies_and_is_no_unreadable_input():
+    """W34: a misspelt bound is not taken for none."""
+    policy = {**POLICY, "spec": {"rules": [{"limit": {}}, {"modes": ["mgi"]}]}}
+    pods = run(raw_node(), policy, raw_pod("team-a/a", limits={"nvidia.com/gpu": "1"}), raw_pod("team-a/none"), code=1)
+    assert pods["team-a/none"]["denied"] is None
+    assert pods["team-a/a"]["denied"].splitlines() == [
+        "GpuPolicy team-a/p: spec.rules[0].limit: {}: there is no such field: there are match, modes, wholeGpu, gpuModels, "
+        "rounding, limits, mps, visibleDevices, privileged",
+        "GpuPolicy team-a/p: spec.rules[1].modes[0]: mgi: must be one of mig, mps, timeslicing",
+    ]
+
+
+CLUSTER = {
+    "/api/v1/nodes": [raw_node(mode="mps")],
+    "/api/v1/namespaces": [{"metadata": {"name": "team-a", "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}],
+    "/api/v1/pods": [],
+    "/apis/policy/v1/poddisruptionbudgets": [],
+    "/apis/nos.nebuly.com/v1alpha1/gpupolicies": [
+        {"metadata": {"name": "p", "namespace": "team-a"}, "spec": {"rules": [{"modes": ["mps"]}]}},
+    ],
+    "/apis/nos.nebuly.com/v1alpha1/elasticquotas": [
+        {"metadata": {"name": "q", "namespace": "team-a"}, "spec": {"min": {"nvidia.com/gpu": 1}}},
+    ],
+    "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas": [],
+}  # fmt: skip
+
+
+def explained(server, tmp_path, *documents):
+    for path, objects in CLUSTER.items():
+        server.route("GET", path, listing(objects, 5))
+    options = ["-f", "-", "-o", "json", "--kubeconfig", server.kubeconfig(tmp_path)]
+    result = CliRunner().invoke(explain, options, input=yaml.safe_dump_all(documents))
+    return json.loads(result.stdout)["pods"]
+
+
+def test_a_cluster_is_asked_for_all_that_the_files_leave_out(server, tmp_path):
+    """W31: nodes, labels of namespaces, policies and quotas come from it, and change nothing there."""
+    pod = raw_pod("team-a/a", annotations={names.FRACTION: "0.5"})
+    (denied,) = explained(server, tmp_path, pod)["team-a/a"]["denied"].splitlines()
+    assert denied.startswith("spec.hostIPC: true: MPS needs it, and pod-security.kubernetes.io/enforce=baseline of")
+
+
+def test_what_stands_in_files_takes_the_place_of_its_namesake_in_the_cluster(server, tmp_path):
+    """A policy is tried on real nodes before it is applied."""
+    tried = {**POLICY, "spec": {"rules": [{"modes": ["mps"], "mps": {"hostIPC": False}}]}}
+    pod = explained(server, tmp_path, tried, raw_pod("team-a/a", annotations={names.FRACTION: "0.5"}))["team-a/a"]
+    assert pod["admitted"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu-20gb": "1"}
+    assert pod["admitted"]["metadata"]["labels"] == {"nos.nebuly.com/capacity": "in-quota"}
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

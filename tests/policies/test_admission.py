@@ -412,6 +412,7 @@ def test_reasons_say_what_was_done_and_what_was_left():
         "a: nvidia.com/mig-1g.5gb 1 is asked for by name",
         "b: nvidia.com/gpu 2 is left as it is",
         "waits at the gate nos.nebuly.com/admission until its slices are there",
+        "judged by the built-in rule, for no policy governs the namespace: modes mig, mps",
     )
 
 
