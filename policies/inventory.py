@@ -14,11 +14,10 @@ from policies import names
 from policies.catalogue import by_product
 from policies.charges import Place
 from policies.constraints import Constraints
-from policies.site import BoardKind, Site, most, room, site_of
+from policies.site import UNBOUNDED, BoardKind, Site, most, room, site_of
 from policies.view import NodeView
 
 _MOST_OFFERS: Final = 1024  # constraints that are remembered; the pods of one workload share theirs
-_UNBOUNDED: Final = 1 << 31
 
 _Wanted = tuple[Constraints, tuple[str, ...]]
 """What is asked of nodes: by a pod, and the models that its policy names."""
@@ -129,7 +128,7 @@ class Inventory:
     def most(self, group: Group, resource: str) -> int:
         """Return how many slices of a resource one node of a group has at most; no bound where nobody knows."""
         if not group.nodes or resource in group.announced:
-            return _UNBOUNDED
+            return UNBOUNDED
         key = group, resource
         known = self._most.get(key)
         if known is None:

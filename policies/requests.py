@@ -137,13 +137,15 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     wishes: list[Wish] = []
     left: list[str] = []
     asks = annotations.asks
+    unreadable = False
     for place in all_places:
         name = place.container.name
         resources = read_gpu_resources(place.container, place.path, foreign)
         asked, entry = annotations.containers.get(name), record.get(name)
         faults += resources.faults
         warnings += _advice(place, pod.spec.scheduler_name)
-        asks = asks or bool(resources.ours or resources.faults)
+        unreadable = unreadable or bool(resources.faults)
+        asks = asks or resources.ours or unreadable
         if entry and _agrees(entry, asked, resources):
             wishes.append(_explicit(place, resources, entry))
         elif asked and resources.kinds:
@@ -159,7 +161,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
         elif resources.kinds:
             faults += _whole_not_allowed(resources, rule)
             left.append(f"{name}: {resources.text}")
-    if names.MODE in notes and not asks:
+    if names.MODE in notes and not (wishes or annotations.asks or unreadable):
         faults.append(
             fault(at(names.MODE), notes[names.MODE], "chooses for nothing: the pod asks for no part of a GPU")
         )

@@ -21,6 +21,10 @@ from policies.view import NodeView
 _REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
 
 
+UNBOUNDED: Final = 1 << 31
+"""Slices where nobody knows how many there are at most."""
+
+
 class BoardKind(msgspec.Struct, frozen=True, cache_hash=True):
     """Boards of one model in one mode."""
 
@@ -160,7 +164,9 @@ def _shared(cuts: Cuts) -> Cuts:
 def _most(kind: BoardKind, resource: str) -> int:
     if not kind.makes(resource):
         return 0
-    return 1 if kind.mode == names.TIMESLICING else capacity_for(kind.model, kind.mode, (), profile_of(resource))
+    if kind.mode == names.TIMESLICING:
+        return UNBOUNDED  # into how many parts is the node's own affair
+    return capacity_for(kind.model, kind.mode, (), profile_of(resource))
 
 
 @lru_cache(maxsize=_REMEMBERED)

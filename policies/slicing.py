@@ -19,7 +19,7 @@ from policies.inventory import Group, Inventory, Offer
 from policies.pieces import Piece, announced, bounded, makes, objection, serves, smallest
 from policies.placement import profile_of
 from policies.policy import ANY, Terms
-from policies.requests import Slice, Wish
+from policies.requests import Ask, Slice, Wish
 from policies.site import BoardKind
 
 _MOST_NAMED: Final = 6  # models that a message lists
@@ -190,7 +190,9 @@ class _Choosing:
             percent=self._percent(piece, wish, good),
             reason="" if explicit else f"{wish.said} -> {piece.resource} {piece.text}",
             passed_over=tuple(
-                f"{each} is passed over: {text}" for each in preferred for text in wanted.barred.get(each, ())
+                f"{each} is passed over: {text}"
+                for each in preferred
+                for text in wanted.barred.get(each) or self._objections(wish.ask, (each,))
             ),
         )
 
@@ -216,8 +218,8 @@ class _Choosing:
         if not lost:
             said = ", ".join(each.wish.said for each in self.wanted)
             short = [why for group in groups if (why := self._short_of(group))]
-            why = f"all of these come to {_few(short)}" if short else "no node makes all of these"
-            yield fault("spec", said, f"{why}; {_existing(names.MODES, self.offer)}")
+            existing = f"no node makes all of these; {self._existing(names.MODES)}"
+            yield fault("spec", said, f"all of these come to {_few(short)}" if short else existing)
 
     def _short_of(self, group: Group) -> str:
         """Return the same for a group that makes something for each wish, else ""."""
@@ -227,9 +229,9 @@ class _Choosing:
     def _missing(self, wanted: Wanted) -> str:
         """Return why nothing serves a wish: what is not allowed, or too much for one node, or what exists instead."""
         ask, terms = wanted.wish.ask, self.terms
-        usable = [(group, kind) for group in self.offer.groups for kind in group.kinds if kind.mode in wanted.usable]
-        if told := list(dict.fromkeys(text for _, kind in usable if (text := objection(kind, ask, terms)))):
+        if told := self._objections(ask, wanted.usable):
             return _few(told)
+        usable = [(group, kind) for group in self.offer.groups for kind in group.kinds if kind.mode in wanted.usable]
         had = [
             self.inventory.most(group, made.resource) for group, kind in usable if (made := smallest(kind, ask, terms))
         ]
@@ -241,7 +243,21 @@ class _Choosing:
             why = f"no board makes {profile_of(ask.resource)}"
         else:
             why = f"no board serves it by {' or '.join(wanted.usable)}"
-        return f"{why}; {_existing(wanted.modes, self.offer)}"
+        return f"{why}; {self._existing(wanted.modes)}"
+
+    def _objections(self, ask: Ask, modes: Collection[str]) -> list[str]:
+        """Return why the policy does not let boards in these modes serve a wish that they could."""
+        kinds = (kind for group in self.offer.groups for kind in group.kinds if kind.mode in modes)
+        return list(dict.fromkeys(text for kind in kinds if (text := objection(kind, ask, self.terms))))
+
+    def _existing(self, modes: Sequence[str]) -> str:
+        """Return what the boards that a pod may use can be cut into: those in these modes, or all if there are none."""
+        kinds = dict.fromkeys(kind for group in self.offer.groups for kind in group.kinds)
+        told = [makes(kind) for kind in kinds if kind.mode in modes] or [makes(kind) for kind in kinds]
+        if told:
+            return _few(told)
+        only = f", and the policy allows only {', '.join(self.terms.models)} (gpuModels)" if self.terms.models else ""
+        return f"the pod may use no node that is labelled {names.PARTITIONING_LABEL} and whose boards are known{only}"
 
 
 def _maker(wish: Wish, makers: Collection[str]) -> str | None:
@@ -250,15 +266,6 @@ def _maker(wish: Wish, makers: Collection[str]) -> str | None:
     if wish.answered and wish.answered.model in {None, *makers}:
         return wish.answered.model
     return next(iter(makers)) if len(makers) == 1 else None
-
-
-def _existing(modes: Sequence[str], offer: Offer) -> str:
-    """Return what the boards that a pod may use can be cut into: those in these modes, or all if there are none."""
-    kinds = dict.fromkeys(kind for group in offer.groups for kind in group.kinds)
-    told = [makes(kind) for kind in kinds if kind.mode in modes] or [makes(kind) for kind in kinds]
-    if not told:
-        return f"the pod may use no node that is labelled {names.PARTITIONING_LABEL} and whose boards are known"
-    return _few(told)
 
 
 def _few(told: Sequence[str]) -> str:
