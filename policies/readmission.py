@@ -2,7 +2,7 @@
 
 What a pod holds never changes. A manifest that is applied again asks for what the record says was asked, and is answered
 by what was given then (design 3.5). One that asks for something else is refused here: the API server's own complaint
-would be about slices that its author has never written (docs/adr/0008).
+would be about slices that its author has never written (docs/adr/0010).
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ The API server validates a template as it stands, and a share of `nvidia.com/gpu
 becomes the annotation `gpu-fraction` of the template. Every pod of it is admitted in its turn: no slice is chosen here.
 
 Applying the manifest again merges the share back in beside the annotation that has taken its place. So a
-`gpu-fraction` that an update leaves as it was yields to what the update brings for its container (docs/adr/0008).
+`gpu-fraction` that an update leaves as it was yields to what the update brings for its container (docs/adr/0010).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
