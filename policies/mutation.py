@@ -41,7 +41,12 @@ def mutate(
     return (
         *(operation for choice in choices for operation in _resources(choice)),
         *(operation for choice in clients for operation in _run_as(pod, choice.wish.place, settings.mps.user_id)),
-        *(operation for choice in clients if rule.proportional_threads for operation in _threads(choice)),
+        *(
+            operation
+            for choice in clients
+            if rule.proportional_threads
+            for operation in _threads(choice.wish.place, str(choice.percent))
+        ),
         *(_host_ipc(pod) if clients and rule.host_ipc else ()),
         *_affinity(pod.spec, dict.fromkeys(choice.products for choice in choices if choice.products)),
         *(_gate(pod.spec) if governed or any(choice.cut for choice in choices) else ()),
@@ -64,8 +69,7 @@ def restore(pod: Pod, old: Pod) -> tuple[Operation, ...]:
         entry, before = record.get(place.container.name), admitted.get(place.container.name)
         if entry and before and before.resources:
             operations += _restored(("spec", place.field, place.index), place.container.resources, before.resources)
-            if entry.mode == names.MPS and before.security_context and before.security_context.run_as_user is not None:
-                operations += _run_as(pod, place, before.security_context.run_as_user)
+            operations += _client(pod, place, before) if entry.mode == names.MPS else ()
     if not record or names.RECORD in (pod.metadata.annotations or {}):
         return tuple(operations)
     return (
@@ -135,13 +139,21 @@ def _run_as(pod: Pod, place: Place, user_id: int) -> Iterator[Operation]:
         yield put(("spec", place.field, place.index), [("securityContext", own)], "runAsUser", user_id)
 
 
-def _threads(choice: Choice) -> Iterator[Operation]:
+def _threads(place: Place, percent: str) -> Iterator[Operation]:
     """Give an MPS client its slice's share of the compute, unless the user has set it, where that is allowed."""
-    place = choice.wish.place
     root, env = ("spec", place.field, place.index), place.container.env
     if not any(variable.name == names.THREAD_PERCENTAGE for variable in env or ()):
-        variable = {"name": names.THREAD_PERCENTAGE, "value": str(choice.percent)}
+        variable = {"name": names.THREAD_PERCENTAGE, "value": percent}
         yield put((*root, "env"), [], "-", variable) if env else put(root, [], "env", [variable])
+
+
+def _client(pod: Pod, place: Place, before: Container) -> Iterator[Operation]:
+    """Give an MPS client again what it was given when it was admitted."""
+    if before.security_context and before.security_context.run_as_user is not None:
+        yield from _run_as(pod, place, before.security_context.run_as_user)
+    for variable in before.env or ():
+        if variable.name == names.THREAD_PERCENTAGE and variable.value:
+            yield from _threads(place, variable.value)
 
 
 def _host_ipc(pod: Pod) -> Iterator[Operation]:

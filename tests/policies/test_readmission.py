@@ -41,7 +41,10 @@ WAITING = raw_pod(
     hostIPC=True,
     affinity=kept_to({"key": "zone", "operator": "Exists"}, PRODUCTS),
 )
-WAITING["spec"]["containers"][0]["securityContext"] = {"runAsUser": 1000}
+WAITING["spec"]["containers"][0] |= {
+    "securityContext": {"runAsUser": 1000},
+    "env": [{"name": names.THREAD_PERCENTAGE, "value": "50"}],
+}
 
 
 def answer(raw, old):
