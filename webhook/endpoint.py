@@ -28,6 +28,7 @@ _ALLOWED: Final = b'"allowed":true'
 _OK: Final = "200 OK"
 _MALFORMED: Final = "400 Bad Request"
 _TOO_LARGE: Final = "413 Content Too Large"
+_NO_LENGTH: Final = "411 Length Required"
 _NOT_JSON: Final = "415 Unsupported Media Type"
 _FAILED: Final = "500 Internal Server Error"
 _JSON: Final = "application/json"
@@ -90,10 +91,9 @@ def _read(environ: "WSGIEnvironment") -> bytes:
     if kind.partition(";")[0].strip().lower() != _JSON:
         raise _Refused(_NOT_JSON, f"a review is {_JSON}, not {kind or 'without a type'}")
     declared = environ.get("CONTENT_LENGTH")
-    if declared and int(declared) > MOST_BYTES:
+    if not declared:  # in chunks: nobody could tell before the end whether there is room for it
+        raise _Refused(_NO_LENGTH, "a review comes with its Content-Length")
+    if int(declared) > MOST_BYTES:
         raise _Refused(_TOO_LARGE, f"a review has at most {MOST_BYTES} bytes, not {declared}")
-    # Without a length the body comes in chunks, whose end the server tells.
-    body: bytes = environ["wsgi.input"].read(int(declared) if declared else MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
-        raise _Refused(_TOO_LARGE, f"a review has at most {MOST_BYTES} bytes")
+    body: bytes = environ["wsgi.input"].read(int(declared))
     return body

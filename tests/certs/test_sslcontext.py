@@ -1,8 +1,5 @@
 import datetime as dt
-import socket
 import ssl
-import threading
-import time
 
 import pytest
 
@@ -124,57 +121,6 @@ def test_the_expiry_of_what_is_served_is_known(authority):
     assert context.expires_at() is None
     context.current()
     assert context.expires_at() == (now + dt.timedelta(days=90)).timestamp()
-
-
-@pytest.fixture
-def accepted():
-    """A connection: (the server's end, not yet wrapped; the client's end)."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        server, _ = listener.accept()
-        yield server, client
-        server.close()
-
-
-def test_a_half_handshake_ends_after_its_timeout(accepted, leaf_of, monkeypatch):
-    monkeypatch.setattr(sslcontext, "HANDSHAKE_TIMEOUT_S", 0.1)
-    server, client = accepted
-    client.sendall(b"\x16\x03\x01")  # the first bytes of a ClientHello that never continues
-    started = time.monotonic()
-    with pytest.raises(ConnectionResetError, match="handshake did not end in time"):
-        build_context(leaf_of()).wrap_socket(server, server_side=True)
-    assert time.monotonic() - started < 1.0
-
-
-def test_a_request_that_drips_ends_at_its_deadline(accepted, leaf_of, authority, monkeypatch):
-    """Each byte is in time, the request as a whole is not."""
-    monkeypatch.setattr(sslcontext, "REQUEST_TIMEOUT_S", 0.3)
-    server, client = accepted
-    done = threading.Event()
-
-    def drip():
-        context = ssl.create_default_context(cadata=authority.certificate.decode())
-        with context.wrap_socket(client, server_hostname=HOST) as wrapped:
-            for _ in range(60):  # 3 s, should the deadline not work
-                if done.wait(0.05):
-                    return
-                wrapped.sendall(b"x")
-
-    dripping = threading.Thread(target=drip, daemon=True)
-    dripping.start()
-    wrapped = build_context(leaf_of()).wrap_socket(server, server_side=True)
-    wrapped.setblocking(True)  # noqa: FBT003
-    started = time.monotonic()
-
-    def read_it_all():
-        while wrapped.recv(1024):
-            pass
-
-    with pytest.raises(ConnectionResetError, match="request did not arrive in time"):
-        read_it_all()
-    assert 0.2 < time.monotonic() - started < 2.0
-    done.set()
-    dripping.join(5)
-    wrapped.close()
 
 
 def test_a_handshake_in_memory_tells_whether_clients_would_accept(authority, leaf_of):

@@ -1,111 +1,22 @@
-import datetime as dt
-import http.client
 import json
-import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
-from certs.issue import KeyPair, issue_authority, issue_leaf
+from tests.webhook.process import HOST, ask, seconds, serving, stuck_peers
 from webhook.server import Server, Worker
 
-HOST = "127.0.0.1"
-BODY = b'{"request":{}}'
-
 
 @pytest.fixture(scope="module")
-def authority() -> KeyPair:
-    return issue_authority(dt.datetime.now(dt.UTC))
-
-
-class Process:
-    """A server process on a port of its own, and clients of it."""
-
-    def __init__(self, directory: Path, authority: KeyPair, drain_s: float, certificate: bool) -> None:
-        self.directory, self.authority = directory, authority
-        self.log = directory / "log"
-        self.connections: list[http.client.HTTPSConnection] = []
-        if certificate:
-            self.mount()
-        # The socket is made here, so connections queue until the server takes them: nothing to poll for.
-        with socket.create_server((HOST, 0), backlog=512) as listener:
-            self.address = listener.getsockname()
-            program = [sys.executable, Path(__file__).with_name("serving.py")]
-            with self.log.open("wb") as log:
-                self.process = subprocess.Popen(
-                    [*program, str(listener.fileno()), directory, str(drain_s)],
-                    pass_fds=[listener.fileno()],
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,  # so that its worker ends with it, whatever a test does
-                )
-
-    def mount(self) -> str:
-        """Put a new certificate in place, as cert-manager and the kubelet would; return its PEM."""
-        pair = issue_leaf(self.authority, [HOST], dt.datetime.now(dt.UTC))
-        for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key)):
-            (self.directory / "new").write_bytes(content)
-            (self.directory / "new").replace(self.directory / name)
-        return pair.certificate.decode()
-
-    def connect(self, timeout_s: float = 10.0) -> http.client.HTTPSConnection:
-        context = ssl.create_default_context(cadata=self.authority.certificate.decode())
-        connection = http.client.HTTPSConnection(*self.address, timeout=timeout_s, context=context)
-        self.connections.append(connection)
-        return connection
-
-    def stop(self) -> None:
-        for connection in self.connections:
-            connection.close()
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(15)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process.stdout.close()
-
-
-@contextmanager
-def serving(directory, authority, drain_s=0.0, certificate=True) -> Iterator[Process]:
-    process = Process(directory, authority, drain_s, certificate)
-    try:
-        yield process
-    finally:
-        process.stop()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory, authority):
-    with serving(tmp_path_factory.mktemp("tls"), authority) as process:
-        ask(process.connect())
-        yield process
-
-
-def ask(connection, method="POST", path="/mutate", body=BODY):
-    """Make one request and return its status and body."""
-    connection.request(method, path, body, {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    return response.status, response.read()
-
-
-def seconds(action):
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started
+def server(replica):
+    return replica
 
 
 def test_reviews_are_answered_over_one_kept_alive_connection(server):
@@ -123,38 +34,7 @@ def test_connections_outlive_the_idle_timeout_of_go_clients():
     config = Server(lambda _: None, listen="127.0.0.1:0", drain_s=5.0).cfg
     assert config.keepalive > 90
     assert (config.worker_class, config.workers, config.threads) == (Worker, 1, 32)
-    assert config.do_handshake_on_connect is True
     assert config.graceful_timeout == 15
-
-
-@contextmanager
-def stuck_peers(address, silent, half):
-    """Hold so many connections that never say a word, and so many that stop in the middle of a handshake."""
-    with ExitStack() as stack:
-        for count, first_words in ((silent, b""), (half, b"\x16\x03\x01\x02\x00\x01")):
-            for _ in range(count):
-                peer = stack.enter_context(socket.create_connection(address, timeout=10))
-                peer.sendall(first_words)
-        yield
-
-
-def test_sixteen_silent_peers_and_sixteen_half_handshakes_delay_nobody(server):
-    kept = server.connect()
-    ask(kept)
-    with stuck_peers(server.address, silent=16, half=16):
-        assert seconds(lambda: ask(kept)) < 1.0
-        assert seconds(lambda: ask(server.connect())) < 1.0
-
-
-def test_more_half_handshakes_than_threads_delay_others_by_the_handshake_timeout_at_most(server):
-    """40 peers hold 32 threads for 2 s; who asks meanwhile waits for the first of these threads, and no longer."""
-    kept = server.connect()
-    ask(kept)
-    with stuck_peers(server.address, silent=100, half=40):
-        waits, end = [], time.monotonic() + 2.5
-        while time.monotonic() < end:
-            waits.append(seconds(lambda: ask(kept)))
-    assert 0.5 < max(waits) < 2.0 + 1.0
 
 
 def test_peers_that_fall_silent_after_the_handshake_cost_no_thread(server):
