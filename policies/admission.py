@@ -177,7 +177,7 @@ def _reasons(requests: Requests, choices: Sequence[Choice]) -> Iterator[str]:
         if choice.products:
             yield (
                 f"{choice.wish.place.container.name}: kept to {', '.join(choice.products)}, "
-                f"for {choice.resource} is too little on other boards"
+                f"where {choice.resource} is what was asked for and what the policy allows"
             )
     yield from (f"{left} is left as it is" for left in requests.left)
     if any(choice.cut for choice in choices):

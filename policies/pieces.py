@@ -180,7 +180,7 @@ def _wanted_gb(model: BoardModel, ask: Share | Memory) -> Fraction:
 
 
 def _nearest(kind: BoardKind, ask: Ask) -> Piece:
-    """Return the slice that comes nearest to a wish that none equals; of two the larger. Knows MIG and MPS."""
+    """Return the slice that comes nearest to a wish that none equals, of two alike the larger. Knows MIG and MPS."""
     model = kind.model
     if isinstance(ask, Slice) or kind.mode == names.TIMESLICING:  # pragma: no cover - these are never rounded
         raise ValueError(f"{ask}: is not rounded")

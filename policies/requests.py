@@ -140,8 +140,11 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     unreadable = False
     for place in all_places:
         name = place.container.name
-        resources = read_gpu_resources(place.container, place.path, foreign)
         asked, entry = annotations.containers.get(name), record.get(name)
+        # What we have given is ours, also where so far only others announce its like.
+        resources = read_gpu_resources(
+            place.container, place.path, {*foreign} - entry.given.keys() if entry else foreign
+        )
         faults += resources.faults
         warnings += _advice(place, pod.spec.scheduler_name)
         unreadable = unreadable or bool(resources.faults)

@@ -59,7 +59,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         model: the board for which it was chosen; None for an explicit slice that several models make, or none known.
         cut: whether it is a slice of a node of ours, so that the pod waits at our gate until it is there.
         products: values of the product label to which the pod must be kept; empty if the name says enough.
-        percent: the share of the board's compute that goes with it, in hundredths, rounded up.
+        percent: the share of the board that it is, in hundredths, rounded up; where models differ, of the smallest.
         reason: the choice in one sentence; empty for an explicit slice.
         passed_over: modes that were preferred, but barred, each with why.
     """
@@ -176,6 +176,7 @@ class _Choosing:
     def choice(self, piece: Piece, wanted: Wanted) -> Choice:
         """Return the choice of a piece for a wish."""
         wish, mode = wanted.wish, piece.kind.mode
+        named = Slice(piece.resource, mode)
         explicit = isinstance(wish.ask, Slice)
         makers = {kind for group in self.offer.groups for kind in group.kinds if kind.makes(piece.resource)}
         good = {kind for kind in makers if serves(kind, wish.ask, piece.resource, self.terms)}
@@ -187,7 +188,7 @@ class _Choosing:
             model=_maker(wish, {kind.model.name for kind in good}) if explicit else piece.kind.model.name,
             cut=mode != names.TIMESLICING,
             products=self._products(piece.resource, good) if self.terms.models or good != makers else (),
-            percent=self._percent(piece, wish, good),
+            percent=max((same.percent for kind in good if (same := smallest(kind, named))), default=piece.percent),
             reason="" if explicit else f"{wish.said} -> {piece.resource} {piece.text}",
             passed_over=tuple(
                 f"{each} is passed over: {text}"
@@ -200,13 +201,6 @@ class _Choosing:
         """Return the products on which a resource serves: its name may mean too little or too much on others."""
         groups = [group for group in self.offer.groups if resource in group.announced or group.serves_by(good)]
         return tuple(sorted({product for group in groups for product in group.products}))
-
-    def _percent(self, piece: Piece, wish: Wish, good: Collection[BoardKind]) -> int:
-        """Return the share of compute that goes with a slice: on the board on which it is most, among those it may be on."""
-        known = wish.answered.model if wish.answered else None
-        models = {kind for kind in good if kind.mode == piece.kind.mode and known in {None, kind.model.name}}
-        named = Slice(piece.resource, piece.kind.mode)
-        return max((same.percent for kind in models if (same := smallest(kind, named))), default=piece.percent)
 
     def unserved(self) -> Iterator[str]:
         """Yield why no group of nodes serves all wishes: those that none serves, or that only different ones do."""

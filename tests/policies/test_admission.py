@@ -276,7 +276,7 @@ def test_a_pod_is_kept_to_products_whatever_affinity_it_has(affinity, expected):
     assert {**pod["spec"]["affinity"], "nodeAffinity": None} == {**(affinity or {}), "nodeAffinity": None}
     assert (
         found.reasons[1]
-        == "main: kept to NVIDIA-A100-SXM4-40GB, for nvidia.com/mig-1g.10gb is too little on other boards"
+        == "main: kept to NVIDIA-A100-SXM4-40GB, where nvidia.com/mig-1g.10gb is what was asked for and what the policy allows"
     )
 
 
