@@ -1,4 +1,4 @@
-"""`apportion explain`: what the webhook would do with pods in files, and why."""
+"""`apportion explain`: what the webhook would do with pods and workloads in files, and why."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ import click
 from console.manifests import Manifests, files_option, load
 from console.output import TABLE, output_option, show
 from console.reviewing import Reviewed, Reviewer, namespace_labels, overlaid, written
+from console.workloads import planned
 
 
 @click.command()
@@ -20,12 +21,13 @@ from console.reviewing import Reviewed, Reviewer, namespace_labels, overlaid, wr
 def explain(
     context: click.Context, files: Sequence[BinaryIO], cluster: bool, kubeconfig: str | None, output: str
 ) -> None:
-    """Show what the webhook would do with pods in YAML files, and why.
+    """Show what the webhook would do with pods and workloads in YAML files, and why.
 
-    Every pod of the files is reviewed as newly created. Nodes, namespaces, quotas and policies are those of the files;
+    Every object of the files is reviewed as newly created, and of a workload (Deployment, Job and the like) also the
+    first pod of its template, here called NAME-0. Nodes, namespaces, quotas and policies are those of the files;
     with --cluster or --kubeconfig those of a cluster, in which those of the files take the place of their namesakes.
 
-    Exit status: 0 if all pods are admitted, 1 if one is denied, 2 if the input cannot be read.
+    Exit status: 0 if all are admitted, 1 if one is denied, 2 if the input cannot be read.
 
     \b
     Examples:
@@ -35,12 +37,15 @@ def explain(
     """
     manifests = load(files)
     reviewer = _on_cluster(manifests, kubeconfig) if cluster or kubeconfig else _offline(manifests)
-    answers = {pod.key: reviewer.review(pod) for pod in manifests.pods}
+    plans = planned(manifests)
+    workloads = {plan.title: plan.answer for plan in plans}
+    pods = {pod.key: reviewer.review(pod) for pod in (*manifests.pods, *(plan.pod for plan in plans)) if pod}
     if output == TABLE:
-        click.echo("\n".join(_lines(answers)))
+        click.echo("\n".join(_lines(workloads) + _lines(pods)) or "no pods in the input")
     else:
-        show({"pods": answers}, output)
-    context.exit(1 if any(answer.denied is not None for answer in answers.values()) else 0)
+        show({"workloads": workloads, "pods": pods}, output)
+    denied = any(answer.denied is not None for answer in (*workloads.values(), *pods.values()))
+    context.exit(1 if denied else 0)
 
 
 def _offline(manifests: Manifests) -> Reviewer:
@@ -56,7 +61,7 @@ def _on_cluster(manifests: Manifests, kubeconfig: str | None) -> Reviewer:
 
 
 def _lines(answers: Mapping[str, Reviewed]) -> list[str]:
-    """Return the answers for a terminal: one paragraph a pod."""
+    """Return the answers for a terminal: one paragraph an object."""
     lines = []
     for key, answer in answers.items():
         if answer.denied is not None:
@@ -73,4 +78,4 @@ def _lines(answers: Mapping[str, Reviewed]) -> list[str]:
         for operation in answer.patch:
             value = f" {json.dumps(operation['value'])}" if "value" in operation else ""
             lines.append(f"  patch    {operation['op']} {operation['path']}{value}")
-    return lines or ["no pods in the input"]
+    return lines

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from console.manifests import Manifest, Manifests
 from console.submitted import Raw
-from policies.admission import admit
+from policies.admission import Admission, admit
 from policies.estimate import Standings
 from policies.governing import view_quota
 from policies.gpupolicy import Policies, view_policy
@@ -28,9 +28,9 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     """What the webhook answers.
 
     Attributes:
-        admitted: the pod after the patch; None if it is denied.
+        admitted: the object after the patch; None if it is denied.
         patch: JSON patch, as data.
-        warnings: as the person who creates the pod sees them.
+        warnings: as the person who creates it sees them.
         reasons: why it is changed as it is, and by which rule it was judged.
         denied: every fault, one a line; None if it is admitted.
     """
@@ -79,17 +79,22 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
             policy=self.policies.governing(pod.namespace),
             standings=self.standings,
         )
-        if admission.faults:
-            return Reviewed(admitted=None, patch=[], reasons=admission.reasons, denied="\n".join(admission.faults))
-        patch = msgspec.to_builtins(admission.patch)
-        # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
-        sent = msgspec.json.decode(msgspec.json.encode(pod.raw))
-        return Reviewed(
-            admitted=jsonpatch.apply_patch(sent, patch),
-            patch=patch,
-            warnings=admission.warnings,
-            reasons=admission.reasons,
-        )
+        return answered(pod.raw, admission)
+
+
+def answered(raw: Raw, admission: Admission) -> Reviewed:
+    """Return the answer on an object that stands in a file."""
+    if admission.faults:
+        return Reviewed(admitted=None, patch=[], reasons=admission.reasons, denied="\n".join(admission.faults))
+    patch = msgspec.to_builtins(admission.patch)
+    # As JSON, where a YAML alias is no longer one object in two places, of which a patch of one would change both.
+    sent = msgspec.json.decode(msgspec.json.encode(raw))
+    return Reviewed(
+        admitted=jsonpatch.apply_patch(sent, patch),
+        patch=patch,
+        warnings=admission.warnings,
+        reasons=admission.reasons,
+    )
 
 
 def overlaid(below: View, above: View) -> View:

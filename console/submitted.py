@@ -10,8 +10,11 @@ Raw = dict[str, object]
 """An object as YAML has it. Nobody changes it in place."""
 
 
-def as_submitted(pod: Raw, faults: list[str]) -> Raw:
-    """Return a pod as a webhook is shown it; the input is not changed. What is no quantity stays and is a fault."""
+def as_submitted(pod: Raw, faults: list[str], *, template: bool = False) -> Raw:
+    """Return a pod as a webhook is shown it; the input is not changed. What is no quantity stays and is a fault.
+
+    In the template of a workload requests are not defaulted: its pods' are.
+    """
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
@@ -19,7 +22,7 @@ def as_submitted(pod: Raw, faults: list[str]) -> Raw:
     for kind in ("initContainers", "containers"):
         if isinstance(containers := spec.get(kind), list):
             shown[kind] = [
-                _with_resources(container, f"spec.{kind}[{index}]", faults)
+                _with_resources(container, f"spec.{kind}[{index}]", faults, default=not template)
                 if isinstance(container, dict)
                 else container
                 for index, container in enumerate(containers)
@@ -29,7 +32,7 @@ def as_submitted(pod: Raw, faults: list[str]) -> Raw:
     return {**pod, "spec": shown}
 
 
-def _with_resources(holder: Raw, path: str, faults: list[str], *, default: bool = True) -> Raw:
+def _with_resources(holder: Raw, path: str, faults: list[str], *, default: bool) -> Raw:
     """Return a copy of a container (or a pod's spec) with its resources written canonically."""
     resources = holder.get("resources")
     if not isinstance(resources, dict):
