@@ -1,18 +1,19 @@
 """What users may not change on pods that are admitted: the gate, the record, the capacity label, the way past a slice.
 
-And on namespaces: the label that says which quota governs them.
-And how far a pod may grow in place.
+On namespaces: the label that says which quota governs them. Besides, how far a pod may grow in place, and what other
+webhooks may have put into a new one.
 
-Asked for updates only, and only where one of these differs; our own service accounts are not asked about.
+Asked only where one of these differs; our own service accounts are not asked about.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from policies import names
 from policies.estimate import Estimate, Standings
 from policies.faults import fault
 from policies.model import Namespace, Pod
+from policies.requests import read_requests
 from policies.view import view_pod
 
 _OURS: Final = "is written by Apportion alone, and decides what the pod holds: leave it as it is"
@@ -42,6 +43,24 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
             "true",
             "decides at admission what the pod may have, so it cannot be added later: create the pod anew with it",
         )
+
+
+def came_late(pod: Pod, foreign: Collection[str]) -> Iterator[str]:
+    """Yield a fault for every wish in a new pod, as it is to be stored, that nobody has answered.
+
+    The API server asks us again after other mutating webhooks only if it had asked us before: what one of them puts into
+    a pod that named no GPU comes to us here for the first time. `foreign` are resources of another plugin.
+    """
+    requests = read_requests(pod, foreign)
+    yield from requests.faults
+    for wish in requests.wishes:
+        if not wish.answered:
+            yield fault(
+                wish.path,
+                wish.value,
+                "came into the pod after Apportion had looked at it: have the webhook that adds it run first "
+                "(they run in the order of their configurations' names)",
+            )
 
 
 def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:

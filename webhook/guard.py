@@ -1,20 +1,22 @@
-"""The guard: what is ours on pods and namespaces that exist, nobody but us may change."""
+"""The guard: what is ours on pods and namespaces nobody but us may change, and no wish is let through unanswered."""
 
 import msgspec
 
+from policies.constraints import constraints_of
 from policies.isolation import reaching_variables
 from policies.model import EnvVar, Namespace, Pod
 from policies.policy import BUILT_IN
-from policies.validation import changed_by_users, has_slices, relabelled_by_users, resized
+from policies.validation import came_late, changed_by_users, has_slices, relabelled_by_users, resized
 from webhook.cluster import Cluster
 from webhook.envelope import Request, allowed, decode, forbidden, invalid
+from webhook.pods import is_mirror
 
 
 def guard_pod(request: Request, cluster: Cluster) -> bytes:
-    """Return the answer for an update of a pod, of its ephemeral containers, or of its size."""
-    if request.operation != "UPDATE":
-        return allowed(request)
+    """Return the answer for a new pod, or for an update of one, of its ephemeral containers, or of its size."""
     pod, faults = decode(request.object, Pod)
+    if request.operation == "CREATE":
+        return invalid(request, faults) if pod is None else _guard_new(pod, request, cluster)
     old, older = decode(request.old_object, Pod)
     if pod is None or old is None:
         return invalid(request, (*faults, *older))
@@ -40,6 +42,13 @@ def guard_namespace(request: Request, _cluster: Cluster) -> bytes:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _guard_new(pod: Pod, request: Request, cluster: Cluster) -> bytes:
+    if is_mirror(pod, request) or request.sub_resource:
+        return allowed(request)
+    faults = tuple(came_late(pod, cluster.inventory.offer(constraints_of(pod.spec)).foreign))
+    return invalid(request, faults) if faults else allowed(request)
 
 
 class _EphemeralContainer(msgspec.Struct, frozen=True):

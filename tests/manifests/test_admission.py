@@ -58,6 +58,11 @@ QUOTA = {
         ]
     },
 }
+LATE = {
+    **GUARD,
+    "name": "late.nos.nebuly.com",
+    "rules": [{**GUARD["rules"][0], "operations": ["CREATE"], "resources": ["pods"]}],
+}
 RESIZES = {
     **GUARD,
     "name": "resizes.nos.nebuly.com",
@@ -109,6 +114,7 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
         QUOTA,
         TEMPLATES,
         GUARD,
+        LATE,
         RESIZES,
         SPACES,
         QUOTAS,
@@ -119,7 +125,9 @@ def test_one_pod_waits_for_one_mutating_and_one_validating_call_at_most(base):
     """W24, W25: the API server gives up on a request after 30 s, however many webhooks have used it up."""
     slices, quota, _ = base.one("MutatingWebhookConfiguration")["webhooks"]
     of_pods = [webhook for webhook in base.webhooks() if "pods" in webhook["rules"][0]["resources"]]
-    assert [webhook["name"].split(".")[0] for webhook in of_pods] == ["slices", "quota", "guard"]
+    assert [webhook["name"].split(".")[0] for webhook in of_pods] == ["slices", "quota", "guard", "late"]
+    guard, late = of_pods[2:]
+    assert [webhook["rules"][0]["operations"] for webhook in (guard, late)] == [["UPDATE"], ["CREATE"]]
     assert {webhook["timeoutSeconds"] for webhook in base.webhooks()} == {5}
     (naming,) = (c["expression"] for c in slices["matchConditions"] if c["name"] == "created-naming-a-gpu")
     (other,) = (c["expression"] for c in quota["matchConditions"] if c["name"] == "not-created-naming-a-gpu")

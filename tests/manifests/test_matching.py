@@ -1,5 +1,6 @@
 """Which pods reach the webhook, asked of a real API server: the conditions are in CEL, which only it can judge."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from copy import deepcopy
@@ -70,7 +71,34 @@ def test_a_new_pod_reaches_us_only_if_it_names_a_gpu(cluster, recorder, created,
     """W20: nothing else depends on us."""
     name = created["metadata"]["name"]
     cluster.create(created, dry_run=True)
-    assert recorder.about(name) == (["/mutate CREATE"] if reached else [])
+    assert [what for what in recorder.about(name) if "mutate" in what] == (["/mutate CREATE"] if reached else [])
+
+
+def answered_for(container):
+    """Return a record as the webhook writes it."""
+    return {
+        "nos.nebuly.com/gpu-fraction": "0.5",
+        "nos.nebuly.com/gpu-request": f'{{"v":1,"containers":{{"{container}":{{"asked":{{}},"given":{{}},"mode":"mig"}}}}}}',
+    }
+
+
+SLICE = gpu("1", "nvidia.com/mig-1g.5gb")
+LATE = [
+    pytest.param(pod("l-plain"), [], id="plain"),
+    pytest.param(pod("l-whole", resources=gpu()), [], id="whole-gpu"),
+    pytest.param(pod("l-answered", annotations=answered_for("main"), resources=SLICE), [], id="answered"),
+    pytest.param(pod("l-slice", resources=SLICE), ["/validate CREATE"], id="slice-without-a-record"),
+    pytest.param(pod("l-other", annotations=answered_for("other"), resources=SLICE), ["/validate CREATE"], id="record-of-another-container"),
+    pytest.param(pod("l-init", spec={"initContainers": [{"name": "init", "image": "i", "resources": SLICE}]}), ["/validate CREATE"], id="init-container"),
+    pytest.param(pod("l-note", annotations={"nos.nebuly.com/gpu-fraction": "0.5"}), ["/validate CREATE"], id="annotation-without-a-record"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("created", "asked"), LATE)
+def test_the_last_look_is_only_at_what_no_record_speaks_of(cluster, recorder, created, asked):
+    """W18."""
+    cluster.create(created, dry_run=True)
+    assert [what for what in recorder.about(created["metadata"]["name"]) if "validate" in what] == asked
 
 
 # A pod that someone else still gates is nobody's to release: the sandbox's own reconciler leaves it alone.
@@ -97,7 +125,7 @@ def test_where_a_quota_governs_every_new_pod_is_shown_once(governed, recorder):
     recorder.asked.clear()
     for created in (case.values[0] for case in CREATED):
         governed.create({**created, "metadata": {**created["metadata"], "name": f"g-{created['metadata']['name']}"}}, dry_run=True)  # fmt: skip
-    asked = [what for _, what in recorder.asked]
+    asked = [what for _, what in recorder.asked if "mutate" in what]
     assert asked == ["/mutate CREATE"] * len(CREATED)
 
 
@@ -362,5 +390,15 @@ def test_with_the_webhook_down_only_pods_that_name_a_gpu_are_refused(sandbox, ba
         cluster.reaches(is_in_force)
         cluster.create(pod("down"), dry_run=True)
         cluster.create(pod("down", annotations={"a": "b"}, spec={"initContainers": [INIT]}), dry_run=True)
+        for resources, refused in (({}, False), (gpu(), False), (gpu("0.5"), True)):
+            template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("down", resources=resources)["spec"]}
+            deployment = {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "down"},
+                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+            }
+            with pytest.raises(KubectlError, match="failed calling webhook") if refused else contextlib.nullcontext():
+                cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(deployment))
     finally:
         cluster.undirect()

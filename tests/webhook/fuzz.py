@@ -176,6 +176,8 @@ def _of_the_patch(call, review, response, cluster, foreign):
     if request["resource"]["resource"] == "pods" and request["operation"] == "CREATE":
         found += [f"not ours: {path}" for path in not_ours(pod, after)]
         found += [f"unanswered: {what}" for what in unanswered(after, foreign)]
+        if not json.loads(validate(json.dumps(again).encode(), cluster))["response"]["allowed"]:
+            found.append("the last look denies what was admitted")
     return found
 
 

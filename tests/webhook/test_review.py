@@ -278,8 +278,35 @@ def test_foreign_gates_are_for_others_to_remove():
     assert answer(validate, review(raw_pod(gates=[names.GATE]), old, operation="UPDATE"))["allowed"]
 
 
-def test_creations_are_not_for_the_validating_webhook():
-    assert answer(validate, review(SHARE)) == {"uid": "7b2e", "allowed": True}
+@pytest.mark.parametrize(
+    ("pod", "path"),
+    [
+        pytest.param(SHARE, f"metadata.annotations[{names.FRACTION}]: 0.5", id="annotation"),
+        pytest.param(raw_pod(limits={"nvidia.com/mig-1g.6gb": "1"}), "spec.containers[0].resources.limits[nvidia.com/mig-1g.6gb]: 1", id="slice"),
+        pytest.param(raw_pod(limits={"nvidia.com/gpu-10g": "1"}), "spec.containers[0].resources.limits[nvidia.com/gpu-10g]: 1", id="near miss"),
+    ],
+)  # fmt: skip
+def test_a_wish_that_came_in_after_us_is_denied(pod, path):
+    """W18, W27: the last look at a new pod finds what the mutating webhook was not asked about."""
+    response = answer(validate, review(pod))
+    assert (response["allowed"], response["status"]["code"]) == (False, 422)
+    assert response["status"]["message"].startswith(path)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(raw_pod(), id="no wish"),
+        pytest.param(raw_pod(limits={names.GPU: "1"}), id="a whole GPU"),
+        pytest.param(raw_pod(limits={names.GPU_SHARED: "1"}), id="another plugin's"),
+    ],
+)
+def test_what_needs_no_answer_passes_the_last_look(pod):
+    assert answer(validate, review(pod)) == {"uid": "7b2e", "allowed": True}
+
+
+def test_what_was_answered_passes_the_last_look():
+    assert answer(validate, review(admitted(SHARE)))["allowed"]
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
