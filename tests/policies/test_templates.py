@@ -5,6 +5,8 @@ import json
 import jsonpatch
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies import names
 from policies.templates import KINDS, admit_template
@@ -347,3 +349,46 @@ def test_a_change_of_something_else_leaves_the_annotations_alone():
 def test_an_update_that_contradicts_itself_is_refused(annotations):
     found = admitted(template(limits={names.GPU: "100m"}, annotations=annotations), STORED)
     assert "keep one of them" in found.faults[0]
+
+
+AMOUNTS = st.sampled_from([None, "500m", "250m", "1", "0", "142857143n"])
+
+
+@st.composite
+def templates(draw, named=("a", "b", "n" * 50)):
+    """Templates of containers that ask in every way that is not faulty, some of their maps absent, null or empty."""
+    containers = []
+    for name in named:
+        amount = draw(AMOUNTS)
+        asked = {} if amount is None else {names.GPU: amount}
+        kinds = draw(st.sampled_from([("limits",), ("requests",), ("limits", "requests")]))
+        rest = draw(st.sampled_from([{}, {"cpu": "1"}]))
+        resources = {kind: {**asked, **rest} for kind in kinds} if asked or rest else draw(st.sampled_from([{}, None]))
+        containers.append({"name": name, "image": "x", "resources": resources, "other": {"kept": [1]}})
+    split = draw(st.integers(1, len(containers)))
+    spec = {"containers": containers[:split], "initContainers": containers[split:] or None}
+    metadata = draw(st.sampled_from([None, {}, {"annotations": None}, {"annotations": {"a/b~c": "d"}, "labels": {}}]))
+    return {"metadata": metadata, "spec": spec}
+
+
+def without_gpus(pods):
+    """Return a template without what may change: shares, our annotations, and maps that are empty."""
+    bare = json.loads(json.dumps(pods))
+    for each in (*bare["spec"]["containers"], *(bare["spec"].get("initContainers") or [])):
+        for kind in ("limits", "requests"):
+            amounts = (each["resources"] or {}).get(kind, {})
+            if amounts.get(names.GPU, "").endswith(("m", "n")):
+                del amounts[names.GPU]
+    metadata = bare["metadata"] or {}
+    notes = {k: v for k, v in (metadata.get("annotations") or {}).items() if not k.startswith(names.PREFIX)}
+    return {**bare, "metadata": {**metadata, "annotations": notes}}
+
+
+@given(templates(), st.sampled_from(KINDS))
+def test_shares_go_and_all_else_stays_whatever_the_template(pods, kind):
+    """W10, W11: and applying the same again changes nothing at all."""
+    stored = rewritten(pods, kind=kind)
+    assert without_gpus(stored) == without_gpus(pods)
+    assert not [text for text in ("500m", "250m", "142857143n") if f'"{text}"' in json.dumps(stored["spec"])]
+    merged = {**pods, "metadata": stored["metadata"]}
+    assert rewritten(merged, stored, kind) == stored
