@@ -144,7 +144,9 @@ def _dimensions(pod: PodView, quota: QuotaView, ledger: Ledger) -> Iterator[Dime
         }
         yield Dimension(
             resource=name,
-            verdict=_verdict(name, pod, quota, asks, used, total, usage.sum_of_mins(name), guaranteed),
+            verdict=_verdict(name, pod, quota, asks, used, total, usage.sum_of_mins(name), guaranteed)
+            if ledger.holds(pod)
+            else f"{amount(name, used)} + {amount(name, asks)}: counted and labelled only, as the policy says",
             **{what: "-" if each is None else amount(name, each) for what, each in shown.items()},
         )
 

@@ -67,6 +67,7 @@ def bounded(piece: Piece, terms: Terms) -> Piece | None:
     return None if _out_of_bounds(piece, terms) else piece
 
 
+@lru_cache(maxsize=1 << 12)
 def serves(kind: BoardKind, ask: Ask, resource: str, terms: Terms = ANY) -> bool:
     """Return whether a slice that boards of this kind make serves a wish when it comes from one of them."""
     named = _named(kind, resource, terms)

@@ -143,6 +143,8 @@ class _Choosing:
 
     def _short(self, group: Group, pieces: Sequence[Piece]) -> str:
         """Return of what no node of a group has as many as containers ask for that run at the same time, or ""."""
+        if len(pieces) == 1:
+            return ""  # no more than was looked at when it was chosen
         together: Counter[str] = Counter()
         for piece, each in zip(pieces, self.wanted, strict=True):
             if each.wish.place.lasting:

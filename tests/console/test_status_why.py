@@ -16,6 +16,7 @@ PATHS = {
     "elastic": "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
     "composite": "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
     "budgets": "/apis/policy/v1/poddisruptionbudgets",
+    "policies": "/apis/nos.nebuly.com/v1alpha1/gpupolicies",
 }
 
 
@@ -107,6 +108,13 @@ def test_why_shows_the_arithmetic_and_who_goes(run):
 def test_why_says_what_would_have_to_happen_above_max(run):
     done = run("why", "more", "-n", "borrower", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
     assert "3 + 1 = 4 > max 3: pods of borrower/q with 1 must end first" in done.stdout
+
+
+def test_why_says_that_a_policy_only_labels(run):
+    policy = {"metadata": {"name": "p", "namespace": "borrower"}, "spec": {"quota": {"admission": "label"}}}
+    done = run("why", "borrower/more", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE], policies=[policy])
+    assert done.stdout.startswith("borrower/more is let through the gate now")
+    assert "nvidia.com/gpu: 3 + 1: counted and labelled only, as the policy says" in done.stdout
 
 
 def test_why_knows_pods_that_run_on_what_is_borrowed(run):

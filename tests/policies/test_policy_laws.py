@@ -74,9 +74,11 @@ def test_a_second_review_under_the_same_policy_changes_and_denies_nothing(raw, p
 
 @given(pods, policies)
 def test_nothing_is_given_that_the_rule_does_not_allow(raw, policy):
+    """And nothing is left behind on the pod that somebody would have to take away again (W37)."""
     after = admitted(raw, policy)
     if after is None:
         return
+    assert after["metadata"].get("finalizers") == raw["metadata"].get("finalizers")
     rule, record = policy.rule_for(raw["metadata"].get("labels")), record_of(after)
     for entry in record.values():
         ((resource, _),) = entry["given"].items()
