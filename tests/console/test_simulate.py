@@ -113,3 +113,52 @@ def test_input_that_cannot_be_read_ends_with_2_and_says_where(simulate, story, m
 def test_an_empty_input_is_no_fault(simulate):
     result = simulate("")
     assert (result.exit_code, result.stdout) == (0, "POD  OUTCOME  NODE  RESOURCES  REASON\n")
+
+
+POLICIES = """\
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-1, labels: {nos.nebuly.com/gpu-partitioning: mps, nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB}}
+status: {allocatable: {cpu: "64", memory: 512Gi, pods: "110"}, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: ml, name: before, annotations: {nos.nebuly.com/gpu-fraction: "0.5"}}
+spec: {containers: [{name: main, image: pause}]}
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: GpuPolicy
+metadata: {namespace: ml, name: z, annotations: {simulate.apportion/at: 30s}}
+spec: {rules: [{modes: [mig]}]}
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: GpuPolicy
+metadata: {namespace: ml, name: a, annotations: {simulate.apportion/at: 40s}}
+spec: {rules: [{modes: [mps]}]}
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: GpuPolicy
+metadata: {namespace: other, name: broken}
+spec: {rules: [{rounding: down}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: ml, name: after, annotations: {nos.nebuly.com/gpu-fraction: "0.5", simulate.apportion/at: 50s}}
+spec: {containers: [{name: main, image: pause}]}
+"""
+
+
+def test_a_policy_holds_from_when_it_appears_and_those_that_do_not_hold_are_problems(simulate):
+    shown = json.loads(simulate(POLICIES, "-o", "json").stdout)
+    assert {key: pod["outcome"] for key, pod in shown["pods"].items()} == {"ml/before": "running", "ml/after": "denied"}
+    assert "no board serves it by mig" in shown["pods"]["ml/after"]["reason"]
+    assert shown["problems"] == [
+        {
+            "object": "GpuPolicy other/broken",
+            "message": "Invalid: spec.rules[0].rounding: down: must be one of exact, up",
+        },
+        {
+            "object": "GpuPolicy ml/a",
+            "message": "Conflict: GpuPolicy ml/z, which is older, governs the namespace: delete one of them",
+        },
+    ]
