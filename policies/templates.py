@@ -19,7 +19,7 @@ from policies.asked import read_annotations
 from policies.faults import fault
 from policies.model import CronJob, ObjectMeta, Pod, PodTemplate, Workload
 from policies.patch import Operation, changed, put
-from policies.quantity import parse
+from policies.quantity import QuantityError, parse
 from policies.requests import Place, Wish, places, read_requests
 from policies.resources import read_gpu_resources
 from policies.shares import Share
@@ -101,9 +101,13 @@ def admit_template(kind: Kind, new: Workload | CronJob, old: Workload | CronJob 
 
 
 def _has_share(place: Place) -> bool:
+    """Return whether a container asks for GPUs in an amount that is not whole, or is none at all."""
     resources = place.container.resources
     amounts = [(each or {}).get(names.GPU, 0) for each in (resources.limits, resources.requests)] if resources else []
-    return any(parse(amount).denominator > 1 for amount in amounts)
+    try:
+        return any(parse(amount).denominator > 1 for amount in amounts)
+    except QuantityError:
+        return True
 
 
 def _outdated(pod: Pod, before: Pod) -> Iterator[str]:

@@ -75,6 +75,11 @@ def test_a_manifest_that_is_applied_again_changes_nothing():
     assert update(merged(BY_SHARE), BY_SHARE) == BY_SHARE
 
 
+def test_a_whole_gpu_of_which_the_policy_has_made_a_slice_is_as_good_as_a_share():
+    old = raw_pod(**BOTH_MIG, annotations=record({names.GPU: "1"}, MIG))
+    assert update(merged(old, **{names.GPU: "1"}), old) == old
+
+
 def test_a_manifest_that_is_applied_again_may_change_the_image():
     again = merged(BY_SHARE)
     again["spec"]["containers"][0]["image"] = "registry.example/image:2"

@@ -224,6 +224,13 @@ def test_every_fault_is_told_at_once_with_its_path():
     ]
 
 
+def test_an_amount_that_is_none_is_refused():
+    (found,) = admitted(template(limits={names.GPU: "half"})).faults
+    assert found.startswith(
+        "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]: 'half' is not a quantity"
+    )
+
+
 def test_a_name_that_fits_no_key_is_refused_with_both_lengths():
     name = "n" * 51
     found = admitted(template(containers=[half(name), half("b")]))
