@@ -9,6 +9,7 @@ from policies.constraints import Constraints
 from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, events, listing, refusal
 from tests.builders import raw_node, raw_pod
+from tests.webhook.fuzz import Fuzzer
 from webhook.review import mutate
 from webhook.view import ClusterView, project_elastic, project_namespace, project_node
 
@@ -136,3 +137,20 @@ def test_a_change_that_does_not_matter_is_no_change():
     after["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
     after["metadata"]["resourceVersion"] = "9"
     assert project_node(json.dumps(before).encode()) == project_node(json.dumps(after).encode())
+
+
+def test_no_review_makes_us_ask_or_write_anything(server, view):
+    """Dry run or not, allowed or denied: what we know comes by the watches, and nothing goes out."""
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    view.start()
+    until(view.synced)
+    view.stop()
+    before, fuzzer = len(server.requests), Fuzzer(11)
+    for _ in range(300):
+        call, review, sound = fuzzer.next()
+        if sound:
+            assert call(json.dumps(review).encode(), view)
+    assert len(server.requests) == before
+    assert {request.method for request in server.requests} == {"GET"}
