@@ -40,6 +40,18 @@ CREATED = [
     pytest.param(pod("labelled", labels={"nos.nebuly.com/capacity": "in-quota"}), False, id="our-label-alone"),
     pytest.param(pod("init-plain", spec={"initContainers": [INIT]}), False, id="plain-init-container"),
     pytest.param(pod("other-scheduler", spec={"schedulerName": "mine"}), False, id="other-scheduler"),
+    pytest.param(
+        pod(
+            "cni",
+            spec={
+                "hostNetwork": True,
+                "priorityClassName": "system-node-critical",
+                "tolerations": [{"operator": "Exists"}],
+            },
+        ),
+        False,
+        id="W22-CNI-of-a-vendor",
+    ),
     pytest.param(pod("whole", resources=gpu()), True, id="whole-gpu"),
     pytest.param(pod("slice", resources=gpu("1", "nvidia.com/gpu-10gb")), True, id="slice"),
     pytest.param(pod("init", spec={"initContainers": [{**INIT, "resources": gpu()}]}), True, id="init-container"),
