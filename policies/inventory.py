@@ -108,11 +108,7 @@ class Inventory:
         if offer is None:
             if len(self._offers) >= _MOST_OFFERS:
                 self._offers.clear()
-            narrowed = constraints.within(names.PRODUCT_LABEL, models) if models else constraints
-            ahead = (self._ahead(model) for model in models if constraints.allows(names.PRODUCT_LABEL, model))
-            offer = msgspec.structs.replace(
-                self._gather(narrowed), ahead=tuple(group for group in ahead if group.kinds)
-            )
+            offer = self._narrowed(constraints, models) if models else self._gather(constraints)
             self._offers[constraints, models] = offer
         return offer
 
@@ -134,6 +130,17 @@ class Inventory:
         if known is None:
             known = self._most[key] = max(most(self._sites[name].cuts, resource) for name in group.nodes)
         return known
+
+    def _narrowed(self, constraints: Constraints, models: tuple[str, ...]) -> Offer:
+        """Return what is left of an offer where only some products may be used, with those of them that may yet come."""
+        ahead = (self._ahead(model) for model in models if constraints.allows(names.PRODUCT_LABEL, model))
+        return msgspec.structs.replace(
+            self._gather(constraints.within(names.PRODUCT_LABEL, models)),
+            ahead=tuple(group for group in ahead if group.kinds),
+            foreign=self.offer(
+                constraints
+            ).foreign,  # what boards of ours make stays ours, though these may not be used
+        )
 
     def _ahead(self, product: str) -> Group:
         """Return boards of a product that may yet come, in any mode: such as are here already, else as the tables say."""

@@ -222,6 +222,15 @@ def test_a_slice_given_for_a_model_to_come_stays_ours_though_so_far_only_others_
     assert given(asks("0.25"), under(gpu_models=(A100,)), other) == {"mig-1g.10gb": "1"}
 
 
+def test_a_slice_of_our_boards_does_not_become_another_plugins_because_the_policy_names_other_models():
+    """Else it would pass by the gate and the policy, and be bound to the very boards that the policy rules out."""
+    other = make_node("other", A30, mode=None, resources={"nvidia.com/mig-1g.6gb": "2"})
+    (fault,) = review(
+        gpus(1, "nvidia.com/mig-1g.6gb"), under(gpu_models=(A100,)), MIG, make_node("ours", A30), other
+    ).faults
+    assert "no board makes 1g.6gb; NVIDIA-A100-SXM4-40GB makes 1g.5gb, " in fault
+
+
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
