@@ -154,7 +154,9 @@ def take_through(kubectl, kind, name, resources, steps):
     seen, generation = [], 1
     for step in steps:
         if "{stored}" in step:
-            kubectl.write("stored.yaml", kubectl.stored(kind, name))
+            stored = kubectl.stored(kind, name)
+            del stored["metadata"]["resourceVersion"]  # controllers may write a status in between
+            kubectl.write("stored.yaml", stored)
         status, _ = kubectl(*(argument.format(**words) for argument in step))
         if kind == "Pod" and not seen:  # the gate that we remove counts as a change, and it is ours
             kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=20s")
