@@ -118,13 +118,15 @@ class Ledger:
         if quota := self.quota(pod):
             self.then.add(quota, self.charge(pod))
 
-    def hold(self, pod: PodView, lacks: Iterable[Lack]) -> None:
-        """Keep a waiting pod's place: where its own quota keeps it out, only before others of that quota."""
+    def waits_for_its_own(self, pod: PodView, lacks: Iterable[Lack]) -> bool:
+        """Return whether only pods of a pod's own quota can let it in: with what these use it is too much without others."""
         quota = self.quota(pod)
-        if quota and any(lack.limit != "sum" for lack in lacks):
+        return quota is not None and any(self.then.of(quota)[lack.resource] + lack.asked > lack.bound for lack in lacks)
+
+    def hold_among_its_own(self, pod: PodView) -> None:
+        """Keep a waiting pod's place before others of its quota only."""
+        if quota := self.quota(pod):
             self.then.add_to_own(quota, self.charge(pod))
-        else:
-            self.grant(pod)
 
     def as_shown(self, quota: QuotaView, lack: Lack) -> Lack:
         """Return a lack with what the status of quotas shows as used, apart from what is kept for pods that stand before."""

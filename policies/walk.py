@@ -77,9 +77,20 @@ class Walk:
         if pod.key in self.displacing:
             return
         if claims or self.view.now - pod.created >= self.settings.hold_s:
-            self.ledger.hold(pod, lacks)
-            if claims or not lacks:
-                self.ground.hold(pod.key, kind)
+            self._hold(pod, kind, lacks, claims=claims)
+
+    def _hold(self, pod: PodView, kind: Kind, lacks: Sequence[Lack], *, claims: bool) -> None:
+        """Keep a pod's place: nothing is kept from others where it would not help that they wait (ADR 8).
+
+        A pod that its own quota keeps out waits for pods of that quota, whatever others do. One that is no claimant and
+        lacks quota waits for that first: what pods leave that end is theirs before whom it stands.
+        """
+        if self.ledger.waits_for_its_own(pod, lacks):
+            self.ledger.hold_among_its_own(pod)
+            return
+        self.ledger.grant(pod)
+        if claims or not lacks:
+            self.ground.hold(pod.key, kind)
 
     def _would_borrow_meanwhile(self, pod: PodView) -> bool:
         """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""
@@ -161,11 +172,10 @@ class Walk:
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                labels=self.ledger.capacities(),
+                over=self.ledger.over_quota(),
                 budgets=self.view.budgets,
             )
-            members = [member for member in self.ledger.members.values() if not member.pod.gated]
-            self._reclaim = Reclaim(stage, members, self.view.now)
+            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
