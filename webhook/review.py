@@ -54,6 +54,9 @@ class Cluster(Protocol):
     def settings(self) -> Settings:
         """Return the settings of the cluster."""
 
+    def knows(self, namespace: str) -> bool:
+        """Return whether there is a namespace of that name."""
+
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""
 
@@ -130,7 +133,7 @@ def _validate_quota(request: "_Request", kind: "type[ElasticQuota | CompositeEla
     old = _decode(request.old_object, kind)[0] if request.operation == "UPDATE" else None
     if old and (quota.metadata.deletion_timestamp or quota.spec == old.spec):
         return _allowed(request.uid)  # a finalizer that goes, for one: what stands there already is not judged again
-    judged = judge_quota(view_quota(quota), cluster.quotas, view_quota(old) if old else None)
+    judged = judge_quota(view_quota(quota), cluster.quotas, view_quota(old) if old else None, exists=cluster.knows)
     if judged.faults:
         return _denied(request.uid, judged.faults, _INVALID)
     return _allowed(request.uid, warnings=judged.warnings)

@@ -208,7 +208,7 @@ def test_nothing_is_written_once_the_lease_is_lost(server, world):
 def test_a_quota_that_is_not_in_force_is_told_of(server, world):
     """Q34, Q37: the fault stands on the object that has it."""
     one, _ = statuses(world, server)
-    fault = "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1"
+    fault = "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that"
     world.say(msgspec.structs.replace(one, ready=False, reason="QuotaInvalid", message=fault, used={}))
     world.writer.tick()
     world.recorder.close()
