@@ -172,10 +172,11 @@ class Walk:
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                over=self.ledger.over_quota(),
+                labels=self.ledger.capacities(),
                 budgets=self.view.budgets,
             )
-            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
+            members = [member for member in self.ledger.members.values() if not member.pod.gated]
+            self._reclaim = Reclaim(stage, members, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
