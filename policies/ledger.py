@@ -5,9 +5,11 @@ quota. Planning looks at the time when all of those have left (`then`); a gate i
 for the pod as long as they are still there (`now`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from itertools import compress
+from operator import attrgetter
 
+import msgspec
 from msgspec.structs import replace
 
 from policies import names
@@ -16,13 +18,13 @@ from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.placement import profile_of
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, capacities, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
 from policies.supply import size_of
 from policies.view import PodView, View
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod that a quota in force counts.
 
     Attributes:
@@ -50,7 +52,7 @@ class Ledger:
         leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
         claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
             theirs until they have it.
-        members: the pods that quotas count, those on their way out left aside.
+        standing: the pods that each quota (by title) counts, those on their way out left aside.
     """
 
     def __init__(self, view: View, settings: QuotaSettings) -> None:
@@ -59,38 +61,38 @@ class Ledger:
         self._charges = Charges(view.nodes, settings)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
-        self._in_force = {
+        self._by_space = {
             space: quota for space, quota in self._governed.by_namespace.items() if quota.title not in unready
         }
-        in_force = [quota for quota in view.quotas if quota.title not in unready]
+        self._in_force = in_force = [quota for quota in view.quotas if quota.title not in unready]
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
         claimants = {pod.key: pod for pod in view.pods if pod.gated and self.quota(pod)} if in_force else {}
         self.leaving = {
-            pod.key: pod.evicted_for for pod in view.pods if _is_leaving(pod) and pod.evicted_for in claimants
+            pod.key: pod.evicted_for
+            for pod in view.pods
+            if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
         }
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
         self.claimants = frozenset((*self.leaving.values(), *held))
-        self.members: dict[str, Member] = {}
-        sums: dict[str, tuple[QuotaView, dict[str, int]]] = {quota.title: (quota, {}) for quota in in_force}
-        by_space = {space: sums[quota.title] for space, quota in self._in_force.items()}
-        for pod in view.pods if in_force else ():
-            if pod.namespace not in by_space or not _counts(pod):
+        self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
+        self._released: dict[str, dict[str, Member]] = {quota.title: {} for quota in in_force}
+        books = {space: (quota, self.standing[quota.title]) for space, quota in self._by_space.items()}
+        for pod in view.pods if books else ():
+            if (book := books.get(pod.namespace)) is None or not _counts(pod):
                 continue
-            quota, total = by_space[pod.namespace]
-            key, charge = pod.key, self.charge(pod)
-            if key in self.leaving:
-                self._count_leaving(quota, self.quota(claimants[self.leaving[key]]), charge)
-                continue
-            self.members[key] = Member(pod, quota, charge)
-            for name, amount in charge.items():
-                total[name] = total.get(name, 0) + amount
-        for quota, total in sums.values():
+            (quota, members), charge = book, self._charges.of(pod)
+            if self.leaving and pod.key in self.leaving:
+                self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
+            else:
+                members.append(Member(pod, quota, charge))
+        for quota in in_force:
+            total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):
                 usage.add(quota, total)
 
     def quota(self, pod: PodView) -> QuotaView | None:
         """Return the quota in force that governs a pod, or None."""
-        return self._in_force.get(pod.namespace)
+        return self._by_space.get(pod.namespace)
 
     def governs(self, pod: PodView) -> bool:
         """Return whether a quota governs a pod, or would if it had no fault."""
@@ -136,15 +138,16 @@ class Ledger:
     def release(self, pod: PodView) -> None:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):
-            member = self.members[pod.key] = Member(pod, quota, self.charge(pod))
+            member = self._released[quota.title][pod.key] = Member(pod, quota, self.charge(pod))
             for usage in (self.now, self.real, self._shown):
                 usage.add(quota, member.charge)
 
     def withdraw(self, pod: PodView) -> None:
         """Count a released pod as one that is released later after all."""
-        if member := self.members.pop(pod.key, None):
+        quota = self.quota(pod)
+        if quota and (member := self._released[quota.title].pop(pod.key, None)):
             for usage in (self.now, self.real, self._shown):
-                usage.add(member.quota, member.charge, -1)
+                usage.add(quota, member.charge, -1)
 
     def in_order(self, waiting: Iterable[PodView]) -> list[PodView]:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
@@ -187,27 +190,32 @@ class Ledger:
         """Return the key of the order of waiting pods within a class."""
         return -pod.priority, pod.created, self._size(pod), pod.namespace, pod.name
 
-    def capacities(self) -> dict[str, str]:
-        """Return the true capacity label of every pod that is counted; running pods by older, then as in the queue."""
-        labels: dict[str, str] = {}
-        borrowing: dict[str, list[Member]] = {}
-        above = {quota.title for quota in self._in_force.values() if self.now.is_above_min(quota)}
-        for key, member in self.members.items():
-            if above and member.quota.title in above:
-                borrowing.setdefault(member.quota.title, []).append(member)
-            else:
-                labels[key] = names.IN_QUOTA
-        for members in borrowing.values():
-            members.sort(key=self._running_order)
-            labels |= capacities(members[0].quota, ((member.pod.key, member.charge) for member in members))
-        return labels
+    def over_quota(self) -> dict[str, Member]:
+        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue."""
+        over: dict[str, Member] = {}
+        for quota in self._in_force:
+            if self.now.is_above_min(quota):
+                members = [*self.standing[quota.title], *self._released[quota.title].values()]
+                members.sort(key=self._running_order)
+                beyond = beyond_min(quota, (member.charge for member in members))
+                over |= {member.pod.key: member for member in compress(members, beyond)}
+        return over
 
-    def relabels(self, capacities: Mapping[str, str]) -> Iterator[Relabel]:
-        """Yield the labels that are not true, of pods that have been released before; by namespace/name."""
-        for key, capacity in sorted(capacities.items()):
-            pod = self.members[key].pod
-            if pod.capacity != capacity and not pod.gated and not pod.terminating:
-                yield Relabel(pod=key, uid=pod.uid, version=pod.version, capacity=capacity)
+    def capacity(self, pod: PodView, over: Collection[str]) -> str:
+        """Return the true capacity label of a pod that is counted; empty where no quota in force governs it."""
+        if not self.quota(pod):
+            return ""
+        return names.OVER_QUOTA if over and pod.key in over else names.IN_QUOTA
+
+    def relabels(self, over: Collection[str]) -> list[Relabel]:
+        """Return the labels that are not true, of pods that have been released before; by namespace/name."""
+        found: list[Relabel] = []
+        for members in self.standing.values():
+            for pod in (member.pod for member in members):
+                capacity = self.capacity(pod, over)
+                if pod.capacity != capacity and not pod.gated and not pod.terminating:
+                    found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
+        return sorted(found, key=attrgetter("pod"))
 
     def statuses(self) -> tuple[QuotaStatus, ...]:
         """Return the status of every quota."""
@@ -231,6 +239,14 @@ class Ledger:
         compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
         memory = charge.get(names.GPU_MEMORY_QUOTA, 0)
         return memory, compute, charge.get("cpu", 0), charge.get("memory", 0)
+
+
+def _sum(charges: Iterable[Amounts]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for charge in charges:
+        for name, amount in charge.items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def _counts(pod: PodView) -> bool:

@@ -6,10 +6,9 @@ guaranteed above it, if its own stays within that; (3) pods of lower priority of
 it fits, in quota and on a node; then all that turn out unneeded are given back, the last first. Nobody goes in vain.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies import names
 from policies.ledger import Member
 from policies.trial import Claimant, Rank, Stage, Trial
 from policies.view import PodView
@@ -36,16 +35,16 @@ class Reclaim:
 
     Attributes:
         stage: what victims are taken from.
-        members: the pods that quotas count and that could be asked to go.
+        standing: the pods that each quota (by title) counts and that could be asked to go.
         now: seconds since the epoch.
     """
 
     stage: Stage
-    members: Sequence[Member]
+    standing: Mapping[str, Sequence[Member]]
     now: float
     _gone: set[str] = field(default_factory=set)
     _over: list[Member] | None = None
-    _within: dict[str, list[Member]] = field(default_factory=dict)
+    _within: dict[tuple[str, int], list[Member]] = field(default_factory=dict)
     _vain: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
     def search(self, claimant: Claimant) -> Found:
@@ -102,16 +101,21 @@ class Reclaim:
     def _candidates(self, claimant: Claimant, trial: Trial) -> list[Member]:
         """Return who may be asked to go for a claimant, in the order of victims but for what a trial decides."""
         if self._over is None:
-            self._over, self._within = [], {}
-            for member in sorted(self.members, key=_victims_order):
-                if self.stage.labels.get(member.pod.key) == names.OVER_QUOTA:
-                    self._over.append(member)
-                else:
-                    self._within.setdefault(member.quota.title, []).append(member)
-        quota, own = claimant.quota, self._within.get(claimant.quota.title, []) if claimant.pod.preempts else []
+            staying = (member for member in self.stage.over.values() if not member.pod.gated)
+            self._over = sorted(staying, key=_victims_order)
+        quota, own = claimant.quota, self._own(claimant) if claimant.pod.preempts else []
         over = self._over if trial.may_ask_others() else [member for member in self._over if member.quota is quota]
         gone = self._gone.union(member.pod.key for member in trial.taken)
         return [member for member in (*over, *own) if member.pod.key not in gone]
+
+    def _own(self, claimant: Claimant) -> list[Member]:
+        """Return the pods of a claimant's quota within min that have lower priority, in the order of victims."""
+        key = claimant.quota.title, claimant.pod.priority
+        if key not in self._within:
+            lower = [member for member in self.standing[key[0]] if member.pod.priority < key[1]]
+            lower = [member for member in lower if member.pod.key not in self.stage.over]
+            self._within[key] = sorted(lower, key=_victims_order)
+        return self._within[key]
 
     def _first(self, candidates: Sequence[Member], trial: Trial) -> Member | None:
         """Return the first of the victims: candidates stand in order, but that who straddles comes after who does not."""

@@ -110,18 +110,19 @@ class _Settlement:
         ordered += [action for action in judged if isinstance(action, Layout)]
         later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
         for key in later:
-            self.ledger.withdraw(self.pods[key])
-        labels = self.ledger.capacities()
+            if self.pods[key].gated:  # who has been given up by the scheduler counts all the same
+                self.ledger.withdraw(self.pods[key])
+        over = self.ledger.over_quota()
         return Decision(
             ungate=(
                 *(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in self.seen.unneeding),
                 *(
-                    self._release(pod, allowed[pod.key], labels.get(pod.key, ""))
+                    self._release(pod, allowed[pod.key], self.ledger.capacity(pod, over))
                     for pod in self.seen.queue
                     if pod.key in allowed
                 ),
             ),
-            relabel=tuple(self.ledger.relabels(labels)),
+            relabel=tuple(self.ledger.relabels(over)),
             evict=tuple(self.walk.evict),
             quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),

@@ -112,7 +112,7 @@ def survey(
     now = room_left(node, bound)
     return Supply(
         node=node,
-        plots=tuple(_held(plots, unshown) if plots else [_foreign(node, needed)]),
+        plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
         room=room_left(node, staying) if leaving else now,
         now=now,
         grantable=_grantable(node, need, doomed),
@@ -135,15 +135,18 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
     given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
     """
-    boards = [_laid_out(board) for board in node.boards]
+    counted = any(board.counted for board in node.boards)
+    boards = [_laid_out(board) for board in node.boards] if counted else list(node.boards)
     missing = need - _tally(tuple(boards)).exist
+    if not (counted or missing):
+        return node
     for profile in sorted(missing.elements(), key=_largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
             if grown:
                 boards[position] = grown
                 break
-    return replace(node, boards=tuple(boards)) if boards else node
+    return replace(node, boards=tuple(boards))
 
 
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
@@ -297,12 +300,11 @@ def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> di
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 
-def room_left(node: NodeView, bound: Iterable[PodView]) -> Room:
+def room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
     """Return what a node has left besides slices when these pods are on it."""
-    room = {name: amount for name, amount in node.allocatable.items() if not is_slice(name)}
+    left = dict(node.allocatable)
     for pod in bound:
         for name, amount in pod.request.items():
-            if not is_slice(name):
-                room[name] = room.get(name, 0) - amount
-        room["pods"] = room.get("pods", 0) - 1000
-    return room
+            left[name] = left.get(name, 0) - amount
+    left["pods"] = left.get("pods", 0) - 1000 * len(bound)
+    return {name: amount for name, amount in left.items() if not is_slice(name)}

@@ -1,11 +1,13 @@
 """An immutable picture of the cluster: nodes with their boards, pods with what they need. The input of all decisions.
 
 Built from the API's objects once per change of each object, so that deciding never parses. Holds only what
-decisions read; 20,000 pods must fit in memory beside it.
+decisions read, and what many pods have in common once (pain R08): 20,000 pods must fit in memory beside it, and what
+is read of them at each decision in the processor's cache.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,7 +28,11 @@ ORDER_S: Final = 60
 _FINISHED: Final = ("Succeeded", "Failed")
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
+_REMEMBERED: Final = 1 << 14  # values of pods that many have in common
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
+
+H = TypeVar("H", bound=Hashable)
+V = TypeVar("V")
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,11 +225,11 @@ def view_pod(pod: Pod) -> PodView:
     labels, annotations = meta.labels or {}, meta.annotations or {}
     request = peak_request(pod)
     return PodView(
-        namespace=meta.namespace or "",
+        namespace=_once(meta.namespace or ""),
         name=meta.name or "",
         uid=meta.uid or "",
         version=meta.resource_version or "",
-        node=spec.node_name or "",
+        node=_once(spec.node_name or ""),
         created=epoch(meta.creation_timestamp),
         priority=spec.priority or 0,
         gated=names.GATE in gates,
@@ -233,16 +239,12 @@ def view_pod(pod: Pod) -> PodView:
         finished=phase in _FINISHED,
         terminating=meta.deletion_timestamp is not None,
         controlled=any(owner.controller for owner in meta.owner_references or ()),
-        request=request,
-        slices=tuple(
-            sorted(
-                (name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name)
-            )
-        ),
-        constraints=constraints_of(spec),
+        request=_mapping(tuple(request.items())),
+        slices=_once(_slices_in(request)),
+        constraints=_once(constraints_of(spec)),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
-        moments=gpu_moments(pod) if any(map(is_gpu, request)) else (),
-        labels=labels,
+        moments=_once(gpu_moments(pod)) if any(map(is_gpu, request)) else (),
+        labels=_mapping(tuple(labels.items())),
         capacity=labels.get(names.CAPACITY_LABEL, ""),
         preempts=spec.preemption_policy != _NEVER,
         non_preemptible=annotations.get(names.NON_PREEMPTIBLE) == "true",
@@ -252,6 +254,23 @@ def view_pod(pod: Pod) -> PodView:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _once(value: H) -> H:
+    """Return the one object for equal values, so that many pods share it."""
+    return value
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _mapping(items: tuple[tuple[str, V], ...]) -> Mapping[str, V]:
+    """Return the one mapping for equal items, in this order; never to be changed."""
+    return dict(items)
+
+
+def _slices_in(request: Amounts) -> tuple[tuple[str, int], ...]:
+    counts = ((name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name))
+    return tuple(sorted(counts))
 
 
 def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faults: list[str]) -> dict[str, int]:

@@ -172,11 +172,10 @@ class Walk:
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                labels=self.ledger.capacities(),
+                over=self.ledger.over_quota(),
                 budgets=self.view.budgets,
             )
-            members = [member for member in self.ledger.members.values() if not member.pod.gated]
-            self._reclaim = Reclaim(stage, members, self.view.now)
+            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
