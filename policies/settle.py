@@ -62,15 +62,9 @@ class _Sorted:
                 waiting.append(pod)
             else:
                 self.promised.append(pod)
-        for bound in self.bound.values():
-            bound.sort(key=_key)
         for pods in (self.promised, self.held, self.unneeding):
             pods.sort(key=ledger.queue_order)
         self.queue = ledger.in_order(waiting)
-
-
-def _key(pod: PodView) -> tuple[str, str]:
-    return pod.namespace, pod.name
 
 
 def _given_up(pod: PodView, now: float) -> bool:
@@ -168,6 +162,8 @@ class _Settlement:
         for claim in claims:
             for profile, _ in claim.need if claim.role is Role.CANDIDATE else ():
                 homes[profile] = homes.get(profile, 0) | 1 << claim.home
+        if not homes:
+            return
         doomed: dict[str, Nodes] = {}
         for position, site in enumerate(self.sites):
             going = [destroyed(self.plan, position, plot) for plot in range(len(site.plots))]
@@ -179,12 +175,15 @@ class _Settlement:
                 claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
 
     def _stock(self) -> Stock:
-        states = self.plan.seating.states
+        nodes = [tuple(states) for states in self.plan.seating.states]
+        alike = dict.fromkeys(nodes)
+        slots = {node: Counter(item.profile for state in node for item in state.slots) for node in alike}
+        slices = {node: Counter(item.profile for state in node for item in state.all_slices) for node in alike}
         return Stock(
             now=[site.grantable for site in self.sites],
-            later=[Counter(item.profile for state in boards for item in state.slots) for boards in states],
+            later=[slots[node] for node in nodes],
             room=[site.now for site in self.sites],
-            ever=[Counter(item.profile for state in boards for item in state.all_slices) for boards in states],
+            ever=[slices[node] for node in nodes],
             whole=[site.node.allocatable for site in self.sites],
         )
 
