@@ -8,7 +8,6 @@ destroyed. Everything is derived from the view afresh: a settled cluster settles
 from collections import Counter
 from functools import reduce
 from operator import or_
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,11 +22,8 @@ from policies.promise import Claim, Role, Stock, release
 from policies.seating import Guest, Kind, Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of, survey
-from policies.view import NodeView, PodView, View
+from policies.view import UNSCHEDULABLE_S, NodeView, PodView, View
 from policies.walk import Walk
-
-UNSCHEDULABLE_S: Final = 30
-"""Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
 
 
 def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
@@ -58,17 +54,13 @@ class _Sorted:
                 self.held += [pod] if pod.gated else []
             elif not (pod.slices or ledger.governs(pod)):
                 self.unneeding += [pod] if pod.gated else []
-            elif pod.gated or _given_up(pod, view.now):
+            elif pod.gated or pod.given_up(view.now):
                 waiting.append(pod)
             else:
                 self.promised.append(pod)
         for pods in (self.promised, self.held, self.unneeding):
             pods.sort(key=ledger.queue_order)
         self.queue = ledger.in_order(waiting)
-
-
-def _given_up(pod: PodView, now: float) -> bool:
-    return pod.unschedulable_since is not None and now - pod.unschedulable_since >= UNSCHEDULABLE_S
 
 
 class _Settlement:
@@ -219,8 +211,10 @@ class _Settlement:
                 code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
             elif kind:
                 code, message = self._refused(pod, kind)
-            else:
+            elif pod.gated:
                 continue
+            else:
+                code, message = self._unused(self.plan.guests[pod.key])
             waiting.append(Waiting(pod=pod.key, reason=code, message=message))
         return waiting + [
             Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
@@ -231,6 +225,13 @@ class _Settlement:
         if kind not in self._told:
             self._told[kind] = reasons.refused(self.plan, pod, kind, self.seen.nodes)
         return self._told[kind]
+
+    def _unused(self, guest: Guest) -> reasons.Reason:
+        """Return why a pod waits that has been released and has a place that the scheduler does not give it."""
+        return names.UNUSED, (
+            f"{reasons.needs(guest.kind)}node {self.sites[guest.home.site].node.name} has that free, but the scheduler has "
+            f"found no node for {UNSCHEDULABLE_S} s: its own condition, PodScheduled, says what else the pod lacks"
+        )
 
     def _delay(self, guest: Guest, claim: Claim, ordered: set[str]) -> reasons.Reason:
         """Return why a pod that has been given slices is not released yet."""

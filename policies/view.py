@@ -5,6 +5,7 @@ decisions read, and what many pods have in common once (pain R08): 20,000 pods m
 is read of them at each decision in the processor's cache.
 """
 
+import math
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -21,6 +22,9 @@ from policies.model import Condition, Node, Pod, Taint
 from policies.needs import gpu_moments, is_gpu, is_slice, peak_request
 from policies.quantity import Amounts, QuantityError, amounts
 from policies.timestamps import epoch
+
+UNSCHEDULABLE_S: Final = 30
+"""Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
 
 ORDER_S: Final = 60
 """Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
@@ -75,9 +79,14 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the agent has not yet carried out the last order."""
         return self.spec_plan != self.status_plan
 
+    @property
+    def ordered_at(self) -> float:
+        """Return when the last order was given, in seconds since the epoch; infinity if there was none that says it."""
+        return int(self.spec_plan) / 1000 if self.spec_plan.isdecimal() else math.inf
+
     def overdue(self, now: float) -> bool:
         """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it."""
-        return self.in_flight and self.spec_plan.isdecimal() and now - int(self.spec_plan) / 1000 > ORDER_S
+        return self.in_flight and now - self.ordered_at > ORDER_S
 
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""
@@ -99,7 +108,9 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
         priority: its priority.
         gated: our gate holds it.
         held: a gate of somebody else holds it, so it is not planned for.
-        unschedulable_since: when the scheduler last said so, in seconds since the epoch; None if it did not.
+        unschedulable_since: since when the scheduler finds no node for it, in seconds since the epoch, and not before our
+            gate was removed; None if it does not say so.
+        released_at: when our gate was removed, in seconds since the epoch; 0 if it has not been.
         running: phase Running.
         finished: Succeeded or Failed: it holds nothing.
         terminating: a deletion is under way.
@@ -130,6 +141,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     gated: bool = False
     held: bool = False
     unschedulable_since: int | None = None
+    released_at: int = 0
     running: bool = False
     finished: bool = False
     terminating: bool = False
@@ -156,6 +168,10 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """Return whether it is bound and has not ended: its slices are taken."""
         return bool(self.node) and not self.finished
+
+    def given_up(self, now: float) -> bool:
+        """Return whether the scheduler has found no node for a pod for so long that its slices are not kept for it."""
+        return self.unschedulable_since is not None and now - self.unschedulable_since >= UNSCHEDULABLE_S
 
     @property
     def released(self) -> bool:
@@ -224,6 +240,7 @@ def view_pod(pod: Pod) -> PodView:
     conditions = {c.type: c for c in (status and status.conditions) or ()}
     labels, annotations = meta.labels or {}, meta.annotations or {}
     request = peak_request(pod)
+    released_at = _moment(annotations.get(names.RELEASED_AT))
     return PodView(
         namespace=_once(meta.namespace or ""),
         name=meta.name or "",
@@ -234,7 +251,8 @@ def view_pod(pod: Pod) -> PodView:
         priority=spec.priority or 0,
         gated=names.GATE in gates,
         held=any(gate != names.GATE for gate in gates),
-        unschedulable_since=_unschedulable_since(conditions.get("PodScheduled")),
+        unschedulable_since=_unschedulable_since(conditions.get("PodScheduled"), released_at),
+        released_at=released_at,
         running=phase == "Running",
         finished=phase in _FINISHED,
         terminating=meta.deletion_timestamp is not None,
@@ -281,10 +299,18 @@ def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faul
         return {}
 
 
-def _unschedulable_since(condition: Condition | None) -> int | None:
+def _unschedulable_since(condition: Condition | None, released_at: int) -> int | None:
+    """Return since when a pod is unschedulable: the time of its condition is when the gate was put up, if there was one."""
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
         return None
-    return epoch(condition.last_transition_time)
+    return max(epoch(condition.last_transition_time), released_at)
+
+
+def _moment(written: str | None) -> int:
+    try:
+        return epoch(written)
+    except ValueError:  # somebody else has written it
+        return 0
 
 
 def _waiting(condition: Condition | None) -> tuple[str, str]:

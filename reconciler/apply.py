@@ -194,7 +194,7 @@ def writes(decision: Decision, picture: Picture) -> list[Write]:
     return [
         *(_order(layout, nodes[layout.node], now) for layout in decision.layouts),
         *(_cut(cut, nodes[cut.node]) for cut in decision.cuts),
-        *(_release(release, pods[release.pod]) for release in decision.ungate),
+        *(_release(release, pods[release.pod], now) for release in decision.ungate),
         *(_relabel(relabel, pods[relabel.pod]) for relabel in decision.relabel),
     ]
 
@@ -221,9 +221,9 @@ def _node_write(what: str, node: ObservedNode, body: Body, done: NodeView) -> Wr
     )
 
 
-def _release(release: Release, pod: PodView) -> Write:
-    done = msgspec.structs.replace(pod, gated=False, capacity=release.capacity or pod.capacity)
-    return _pod_write("release", release, release_patch(pod, release), done)
+def _release(release: Release, pod: PodView, now: float) -> Write:
+    done = msgspec.structs.replace(pod, gated=False, released_at=int(now), capacity=release.capacity or pod.capacity)
+    return _pod_write("release", release, release_patch(pod, release, now), done)
 
 
 def _relabel(relabel: Relabel, pod: PodView) -> Write:

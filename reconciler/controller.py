@@ -27,9 +27,8 @@ from policies import names
 from policies.decision import Decision, Waiting
 from policies.governing import QuotaView
 from policies.settings import DEFAULTS, Settings
-from policies.settle import UNSCHEDULABLE_S
 from policies.settle import settle as settle_view
-from policies.view import PodView, View
+from policies.view import UNSCHEDULABLE_S, PodView, View
 from reconciler.apply import Applier
 from reconciler.evictor import Evictor
 from reconciler.health import Pulse

@@ -91,7 +91,10 @@ def test_a_release_is_one_merge_patch_and_seen_at_once(server, world):
     assert world.apply("team-a/train") == math.inf
     [request] = server.asked("PATCH", TRAIN)
     assert request.headers["Content-Type"] == PATCH
-    assert json.loads(request.body) == {"metadata": {"resourceVersion": "1"}, "spec": {"schedulingGates": None}}
+    assert json.loads(request.body) == {
+        "metadata": {"resourceVersion": "1", "annotations": {"nos.nebuly.com/released-at": "1970-01-01T00:16:40Z"}},
+        "spec": {"schedulingGates": None},
+    }
     seen = world.pods.store.get("team-a/train")
     assert (seen.gated, seen.released, seen.version) == (False, True, "2")
 

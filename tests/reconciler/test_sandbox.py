@@ -58,7 +58,7 @@ def create(client, namespace, **spec):
 
 
 def release(client, pod, *avoid):
-    body = release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid))
+    body = release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid), time.time())
     return json.loads(client.merge_patch(PODS.path(pod.namespace, pod.name), body))
 
 
