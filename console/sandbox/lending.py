@@ -4,16 +4,15 @@ from typing import Final
 
 import click
 
+from console.output import terminal_width
 from console.sandbox.errors import SandboxError
 from console.sandbox.lifecycle import Sandbox
 from console.sandbox.script import create, documents
 from console.sandbox.watching import PodWatch
 from console.snapshot import read
-from console.status import paragraphs
+from console.status import report_of, text
 from kube.client import Client
 from policies import names
-from policies.settings import DEFAULTS
-from policies.settle import settle
 from policies.view import PodView
 
 LENDER: Final = "research"
@@ -63,4 +62,4 @@ def _show(sandbox: Sandbox) -> None:
     finally:
         client.close()
     click.echo("$ apportion status")
-    click.echo("\n\n".join(paragraphs(view, settle(view, DEFAULTS), ())) + "\n")
+    click.echo(f"{text(report_of(view), terminal_width())}\n")

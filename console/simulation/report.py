@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from console.boards import draw
 from console.manifests import Manifests
+from console.output import terminal_width
 from console.simulation.world import SimulatedPod, World
 from console.submitted import Raw
 from policies.boards import Board
@@ -32,7 +33,7 @@ def table(world: World, manifests: Manifests) -> str:
     rows += [_row(world.pods[item.key]) for item in manifests.pods]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
-    boards = draw(world.nodes.values())
+    boards = draw(world.nodes.values(), terminal_width())
     problems = [f"{about}: {message}" for about, message in _problems(world, manifests)]
     return "\n".join([*lines, *(["", boards] if boards else []), *(["", *problems] if problems else [])])
 
