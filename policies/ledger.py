@@ -188,7 +188,7 @@ class Ledger:
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""
-        return -pod.priority, pod.created, self._size(pod), pod.namespace, pod.name
+        return -pod.priority, pod.created, _size(pod, self.charge(pod)), pod.namespace, pod.name
 
     def over_quota(self) -> dict[str, Member]:
         """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue."""
@@ -196,7 +196,7 @@ class Ledger:
         for quota in self._in_force:
             if self.now.is_above_min(quota):
                 members = [*self.standing[quota.title], *self._released[quota.title].values()]
-                members.sort(key=self._running_order)
+                members.sort(key=_running_order)
                 beyond = beyond_min(quota, (member.charge for member in members))
                 over |= {member.pod.key: member for member in compress(members, beyond)}
         return over
@@ -230,15 +230,15 @@ class Ledger:
         else:
             self.now.add_to_total(quota, charge)
 
-    def _running_order(self, member: Member) -> tuple[int, int, Size, str, str]:
-        pod = member.pod
-        return pod.created, -pod.priority, self._size(pod), pod.namespace, pod.name
 
-    def _size(self, pod: PodView) -> Size:
-        charge = self.charge(pod)
-        compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
-        memory = charge.get(names.GPU_MEMORY_QUOTA, 0)
-        return memory, compute, charge.get("cpu", 0), charge.get("memory", 0)
+def _running_order(member: Member) -> tuple[int, int, Size, str, str]:
+    pod = member.pod
+    return pod.created, -pod.priority, _size(pod, member.charge), pod.namespace, pod.name
+
+
+def _size(pod: PodView, charge: Amounts) -> Size:
+    compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
+    return charge.get(names.GPU_MEMORY_QUOTA, 0), compute, charge.get("cpu", 0), charge.get("memory", 0)
 
 
 def _sum(charges: Iterable[Amounts]) -> dict[str, int]:
