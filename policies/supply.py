@@ -96,7 +96,11 @@ def survey(
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
-    then = _without(node, leaving, need - needed, needed) if leaving else node
+    ended = _held_by_ended(node, bound, need)
+    if ended:
+        leaving = {*leaving, *(item.pod for item in ended if item.pod)}
+    left = Counter(item.profile for item in ended)
+    then = _without(node, leaving, need - needed + left, needed) if leaving else node
     unshown = needed - _tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
@@ -115,7 +119,7 @@ def survey(
         plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
         room=room_left(node, staying) if leaving else now,
         now=now,
-        grantable=_grantable(node, need, doomed),
+        grantable=_grantable(node, need + left, doomed),
         doomed=doomed,
     )
 
@@ -187,6 +191,18 @@ def _with_used(board: Board, profile: str) -> Board | None:
     (placement,) = found.placed
     more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
     return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))
+
+
+def _held_by_ended(node: NodeView, bound: Sequence[PodView], need: Counter[str]) -> list[PlacedSlice]:
+    """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
+
+    Who counted them as used would evict a second pod for a lack that the first has already made good.
+    """
+    if _tally(node.boards).used == need:
+        return []
+    there = {pod.key for pod in bound}
+    slices = (item for board in node.boards for item in board.slices)
+    return [item for item in slices if item.used and item.pod is not None and item.pod not in there]
 
 
 def _without(node: NodeView, leaving: Collection[str], gone: Counter[str], needed: Counter[str]) -> NodeView:

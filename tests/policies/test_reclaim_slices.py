@@ -72,6 +72,26 @@ def test_a_board_is_cut_when_the_victims_have_ended_and_not_before():
     assert layout.destroys
 
 
+def test_a_slice_whose_holder_has_ended_is_waited_for_and_nobody_else_evicted():
+    """Q20: the API server tells of a pod's end before the agent tells that its slice is free."""
+    view = lent([SEVEN], 0, claim("a/claim", "1g.5gb"))
+    decision = settle(view)
+    assert victims(decision) == ["b/b-00-6"]
+    view = carried_out(view, decision)
+    ended = without(view, {"b/b-00-6"})
+    assert [item.pod for item in ended.nodes[0].boards[0].slices if item.used][-1] == "b/b-00-6"
+    decision = settle(ended)
+    assert (victims(decision), decision.ungate, decision.layouts) == ([], (), ())
+    assert [item.pod for item in settle(gone(view, "b/b-00-6")).ungate] == ["a/claim"]
+
+
+def test_a_board_is_not_cut_under_a_slice_that_is_still_reported_as_used():
+    view = lent([SEVEN], 0, claim("a/claim", "3g.20gb"))
+    view = carried_out(view, settle(view))
+    decision = settle(without(view, {"b/b-00-6", "b/b-00-5", "b/b-00-4"}))
+    assert (victims(decision), decision.layouts) == ([], ())
+
+
 def test_what_can_be_had_is_cut_while_others_still_end():
     """A slow victim of a later claimant does not keep an earlier one waiting."""
     view = lent([SEVEN], 0, claim("a/first", "3g.20gb"), claim("a/second", "2g.10gb", second=1))
