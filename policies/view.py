@@ -39,7 +39,7 @@ H = TypeVar("H", bound=Hashable)
 V = TypeVar("V")
 
 
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node as decisions see it.
 
     Attributes:
@@ -95,7 +95,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(item.placement for item in board.slices)
 
 
-class PodView(msgspec.Struct, frozen=True, kw_only=True):
+class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod as decisions see it.
 
     Attributes:

@@ -75,3 +75,9 @@ def test_amounts_print_with_the_suffixes_of_their_resource():
 def test_writing_and_reading_again_changes_nothing(thousandths):
     assert milli(format_milli(thousandths)) == thousandths
     assert milli(format_milli(thousandths, binary=True)) == thousandths
+
+
+@given(st.integers(-(10**25), 10**25))
+def test_an_amount_is_written_as_the_quantity_that_it_is(number):
+    assert format_milli(number) == canonical(f"{number}m")
+    assert format_milli(number * 1024_000, binary=True) == canonical(f"{number}Ki")
