@@ -2,8 +2,8 @@
 
 Each term lists everything afresh, since the last leader may have written what an older copy does not show. Within a
 term, a change that matters to decisions starts a cycle at once; changes that follow wait until as much time has passed
-as the last cycle took, at most 200 ms: a quiet cluster is answered within milliseconds, a busy one in batches. A full
-cycle also runs every 30 s (pain P17) and when time alone changes a decision.
+as the last decision took, at most 200 ms, its writes included: a quiet cluster is answered within milliseconds, a busy
+one in batches. A full cycle also runs every 30 s (pain P17) and when time alone changes a decision.
 
 Nothing here survives a fault of our own: an unexpected error ends the term and the process, and the lease goes to
 another. The API server's faults are expected: they are waited out.
@@ -39,6 +39,7 @@ from reconciler.observe import (
     ObservedNode,
     Picture,
     is_bystander,
+    is_news,
     mark,
     picture,
     project_budget,
@@ -97,10 +98,21 @@ class Controller:
         self._nodes.on_change(self._node_changed)
         for quotas in self._quotas.values():
             quotas.on_change(self._quota_changed)
-        self._budgets.on_change(lambda *_: self._changed.set())
+        self._budgets.on_change(lambda *_: self._has_news())
         held = leadership.held
         self._recorder = EventRecorder(client, "apportion-reconciler")
-        self._applier = Applier(client, self._pods, self._nodes, held=held, clock=clock, timeout_s=write_timeout_s)
+        self._changed = threading.Event()  # something that decisions read is not as it was
+        self._news = threading.Event()  # and it may call for another decision than the last one
+        self._applier = Applier(
+            client,
+            self._pods,
+            self._nodes,
+            held=held,
+            news=self._news.is_set,
+            now=now,
+            clock=clock,
+            timeout_s=write_timeout_s,
+        )
         self._evictor = Evictor(
             client,
             self._pods,
@@ -115,7 +127,7 @@ class Controller:
             client, self._quotas, self._namespaces, self._recorder, held=held, now=now, clock=clock
         )
         self._status = StatusWriter(client, self._pods, self._nodes, held=held, now=now, clock=clock)
-        self._changed = threading.Event()
+        self._not_before = clock()  # what changes before is for one and the same cycle
         self._managed: frozenset[str] = frozenset()
         self._governed: Mapping[str, QuotaView] = {}
         self._claimants: Mapping[str, str] = {}  # by the last decision: those for whom victims go, with their uids
@@ -150,6 +162,8 @@ class Controller:
     def cycle(self) -> float:
         """Observe, settle and apply once; return the seconds after which the next cycle is due without any change."""
         self._changed.clear()  # first: what changes from now on is for the next cycle
+        self._news.clear()
+        began = self._clock()
         if rivals := self._rivals.look():
             self._refuse(rivals)
             return RESYNC_S
@@ -163,20 +177,21 @@ class Controller:
         evicting = (item.pod for item in decision.waiting if item.reason == names.EVICTING)
         self._claimants = {key: seen.pods[key].uid for key in evicting}
         self._quota_writer.say(decision.quotas, seen.governed.by_namespace)
+        self._say(decision.waiting)
+        decided = self._clock()
+        self._not_before = decided + min(COALESCE_S, decided - began)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
             again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
-        self._say(decision.waiting)
         return min(again_s, RESYNC_S, *_times(seen.view))
 
     def _lead(self) -> None:
         due = self._clock()
         while self._wait(due):
-            began = self._clock()
             again_s = self.cycle()
             ended = self._clock()
             due = ended + again_s
-            self._stop.wait(min(COALESCE_S, ended - began))
+            self._stop.wait(max(0.0, self._not_before - ended))
 
     def _wait(self, due: float) -> bool:
         """Wait for a change or until `due`; return whether we still lead."""
@@ -237,10 +252,16 @@ class Controller:
         for reason, count in Counter(item.reason for item in waiting).items():
             WAITING.labels(reason).set(count)
 
+    def _has_news(self) -> None:
+        self._news.set()
+        self._changed.set()
+
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
         if old and new and same_pod(old, new):
             return
         if any(pod and self._matters(pod) for pod in (old, new)):
+            if is_news(old, new):
+                self._news.set()
             self._changed.set()
 
     def _matters(self, pod: PodView) -> bool:
@@ -251,11 +272,11 @@ class Controller:
 
     def _quota_changed(self, _key: str, old: ObservedQuota | None, new: ObservedQuota | None) -> None:
         if not (old and new and old.view == new.view):  # our own writes of the status change nothing
-            self._changed.set()
+            self._has_news()
 
     def _node_changed(self, _key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
         if not (old and new and old.view == new.view):
-            self._changed.set()
+            self._has_news()
 
 
 def _times(view: View) -> Iterator[float]:
