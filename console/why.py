@@ -93,7 +93,7 @@ def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
         )
     answer = explain_pod(seen, view, settle(view, DEFAULTS))
     if output == TABLE:
-        click.echo("\n".join(_lines(answer, terminal_width())))
+        click.echo(text(answer, terminal_width()))
     else:
         show(_data(answer), output)
 
@@ -113,6 +113,11 @@ def explain_pod(pod: PodView, view: View, decision: Decision) -> Answer:
         evictions={evict.pod: evict.message for evict in decision.evict if evict.claimant == pod.key},
         leaving=tuple(sorted(each.key for each in view.pods if each.terminating and each.evicted_for == pod.key)),
     )
+
+
+def text(answer: Answer, width: int | None = None) -> str:
+    """Return the answer for people; for a terminal of so many columns, or of any number."""
+    return "\n".join(_lines(answer, width))
 
 
 def _state(pod: PodView, *, released: bool) -> str:
