@@ -143,16 +143,6 @@ def same_pod(old: PodView, new: PodView) -> bool:
     return msgspec.structs.replace(old, version=new.version, waiting=new.waiting) == new
 
 
-def is_news(old: PodView | None, new: PodView | None) -> bool:
-    """Return whether a change may call for another decision than the last one: room is wanted, or has become free.
-
-    A pod that loses our gate, is bound and runs only does what was decided.
-    """
-    if old is None or new is None:
-        return True
-    return (old.uid, old.terminating, old.held, old.request) != (new.uid, new.terminating, new.held, new.request)
-
-
 def _told(node: Node) -> tuple[str, str]:
     for condition in (node.status and node.status.conditions) or ():
         if condition.type == names.PARTITIONING_CONDITION and condition.status == "False":

@@ -6,7 +6,7 @@ import pytest
 from policies.budgets import BudgetView
 from policies.governing import QuotaView
 from policies.view import view_pod
-from reconciler.observe import ENDING, MARKED, is_news, mark, picture, project_node, project_pod, same_pod
+from reconciler.observe import ENDING, MARKED, mark, picture, project_node, project_pod, same_pod
 from tests.builders import make_pod, raw_node, raw_pod
 
 GATE = "nos.nebuly.com/admission"
@@ -135,35 +135,3 @@ def test_a_node_brings_what_writes_to_it_need():
     )
     assert (seen.version, seen.counts, seen.agent) == ("1", ("nos.nebuly.com/spec-gpu-0-1g.5gb",), True)
     assert not node().agent
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "news"),
-    [
-        pytest.param(None, {"gates": [GATE]}, True, id="it comes"),
-        pytest.param({"node": "n1"}, None, True, id="it goes"),
-        pytest.param({"node": "n1"}, {"node": "n1", "uid": "another"}, True, id="it comes again"),
-        pytest.param({"node": "n1"}, {"node": "n1", "ending": True}, True, id="it begins to end"),
-        pytest.param({"gates": ["a/b", GATE]}, {"gates": [GATE]}, True, id="a gate of somebody else is gone"),
-        pytest.param(
-            {"node": "n1", "limits": {"cpu": "2"}},
-            {"node": "n1", "limits": {"cpu": "1"}},
-            True,
-            id="it gives room back",
-        ),
-        pytest.param({"gates": [GATE]}, {}, False, id="our gate is gone"),
-        pytest.param({}, {"node": "n1"}, False, id="it is bound"),
-        pytest.param({"node": "n1"}, {"node": "n1", "phase": "Running"}, False, id="it runs"),
-        pytest.param({}, {"labels": {"nos.nebuly.com/capacity": "in-quota"}}, False, id="we write its label"),
-    ],
-)
-def test_only_room_that_is_wanted_or_becomes_free_may_call_for_another_decision(old, new, news):
-    def seen(fields):
-        if fields is None:
-            return None
-        raw = raw_pod("team-a/train", **{key: value for key, value in fields.items() if key != "ending"})
-        if "ending" in fields:
-            raw["metadata"]["deletionTimestamp"] = "2026-03-02T12:00:00Z"
-        return project_pod(msgspec.json.encode(raw))
-
-    assert is_news(seen(old), seen(new)) is news
