@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies import names
+from policies.boards import Board
 from policies.packing import State
 from policies.placement import capacity_for, resource_of
 from policies.plan import Planner
@@ -192,12 +193,19 @@ def _holds(node: NodeView, kind: Kind) -> bool:
         return False
     return all(
         max(
-            sum(capacity_for(board.model, board.mode, (), profile) for board in node.boards),
+            sum(_most(board, profile) for board in node.boards),
             node.allocatable.get(resource_of(profile), 0) // 1000,
         )
         >= count
         for profile, count in Counter(kind.profiles).items()
     )
+
+
+def _most(board: Board, profile: str) -> int:
+    """Return how many slices of a profile a board could bear; one that cannot be cut stays as it is."""
+    if board.cuttable:
+        return capacity_for(board.model, board.mode, (), profile)
+    return sum(item.profile == profile for item in board.slices)
 
 
 def _filler(state: State) -> str:

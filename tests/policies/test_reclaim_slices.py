@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from policies import names
 from policies.governing import QuotaView
 from policies.settle import settle
-from tests.policies.cluster import begin, bound, cluster, gated, node, used
+from tests.builders import A30, A100
+from tests.policies.cluster import begin, bound, cluster, gated, node, node_of, used, with_node
 from tests.policies.teams import carried_out, relabelled, victims, without
 
 MEMORY = names.GPU_MEMORY_QUOTA
@@ -147,3 +148,18 @@ def gone(view, *keys):
         for each in view.nodes
     )
     return replace(without(view, set(keys)), nodes=nodes)
+
+
+def test_who_needs_a_board_that_cannot_be_cut_holds_nothing():
+    """Q18: its MIG mode is off, and only an administrator can switch it; until then others borrow what that pod would use."""
+    pods = [claim("a/waits", "3g.20gb"), claim("b/borrows", "1g.6gb", second=1)]
+    view = cluster([node("n1", A100, placements={"0": []}), node("n2", A30, placements={"0": []})], pods, now=1.8e9)
+    view = replace(view, quotas=(gigabytes("a", 20), gigabytes("b", 0)))
+    off = tuple(replace(board, cuttable=False) for board in node_of(view, "n1").boards)
+    view = with_node(view, replace(node_of(view, "n1"), boards=off))
+    decision = settle(view)
+    assert [layout.node for layout in decision.layouts] == ["n2"]
+    assert {item.pod: item.reason for item in decision.waiting} == {
+        "a/waits": names.NO_ROOM,
+        "b/borrows": names.BEING_CUT,
+    }
