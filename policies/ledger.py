@@ -5,7 +5,7 @@ quota. Planning looks at the time when all of those have left (`then`); a gate i
 for the pod as long as they are still there (`now`).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import compress
 from operator import attrgetter
 
@@ -66,7 +66,8 @@ class Ledger:
         }
         self._in_force = in_force = [quota for quota in view.quotas if quota.title not in unready]
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
-        claimants = {pod.key: pod for pod in view.pods if pod.gated and self.quota(pod)} if in_force else {}
+        waiting = (pod for pod in view.pods if pod.gated and not pod.terminating) if in_force else ()
+        claimants = {pod.key: pod for pod in waiting if self.quota(pod)}
         self.leaving = {
             pod.key: pod.evicted_for
             for pod in view.pods
@@ -149,25 +150,29 @@ class Ledger:
             for usage in (self.now, self.real, self._shown):
                 usage.add(quota, member.charge, -1)
 
-    def in_order(self, waiting: Iterable[PodView]) -> list[PodView]:
+    def in_order(self, waiting: Iterable[PodView], could_run: Callable[[PodView], bool]) -> list[PodView]:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one. Before all of them stand those for whom others have left, and then
+        waiting pods that stand before this one; not those that no node could ever serve. Before all of them stand those for whom others have left, and then
         those for whom others are on their way out: what these leave is theirs.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
             return everybody
         before: dict[str, dict[str, int]] = {}
-        first, others = self._split(everybody, WITHIN_MIN, before)
-        second, rest = self._split(others, WITHIN_GUARANTEED, before)
+        first, others = self._split(everybody, WITHIN_MIN, before, could_run)
+        second, rest = self._split(others, WITHIN_GUARANTEED, before, could_run)
         ordered = [*first, *second, *rest]
         going = set(self.leaving.values())
         return sorted(ordered, key=lambda pod: (pod.key not in self.claimants, pod.key in going))
 
     def _split(
-        self, waiting: Iterable[PodView], worst: int, before: dict[str, dict[str, int]]
+        self,
+        waiting: Iterable[PodView],
+        worst: int,
+        before: dict[str, dict[str, int]],
+        could_run: Callable[[PodView], bool],
     ) -> tuple[list[PodView], list[PodView]]:
         """Return those of a class or a better one with all who stand before them, and the others; `before` grows."""
         inside: list[PodView] = []
@@ -178,12 +183,14 @@ class Ledger:
                 inside.append(pod)
                 continue
             charge, more = self.charge(pod), before.setdefault(quota.title, {})
-            if self.then.rank(quota, charge, more) > worst:
+            besides = more if pod.gated else {name: more.get(name, 0) - amount for name, amount in charge.items()}
+            if self.then.rank(quota, charge, besides) > worst:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            for name, amount in charge.items():
-                more[name] = more.get(name, 0) + amount
+            if pod.gated and could_run(pod):  # who is not gated is counted already
+                for name, amount in charge.items():
+                    more[name] = more.get(name, 0) + amount
         return inside, outside
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:

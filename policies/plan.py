@@ -150,10 +150,20 @@ class _Kinds:
     def __init__(self, seating: Seating) -> None:
         self._seating = seating
         self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._of_pods: dict[str, Kind] = {}
         self._admitting: dict[Constraints, Nodes] = {}
 
     def of(self, demand: Demand) -> Kind:
         """Return the kind of a pod."""
+        if demand.settled or demand.avoid:
+            return self._find(demand)
+        key = demand.pod.key
+        kind = self._of_pods.get(key)
+        if kind is None:
+            kind = self._of_pods[key] = self._find(demand)
+        return kind
+
+    def _find(self, demand: Demand) -> Kind:
         pod, room = demand.pod, room_request(demand.pod)
         key = (pod.slices, pod.constraints, room, demand.settled, demand.avoid)
         kind = self._kinds.get(key)

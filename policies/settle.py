@@ -17,7 +17,7 @@ from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.orders import destroyed, judge_withdrawn, layouts
-from policies.plan import Planner, admits
+from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Guest, Kind, Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
@@ -43,7 +43,7 @@ class _Sorted:
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
         self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota governs them
-        waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
+        self.waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
         for pod in view.pods:
             if pod.node:
                 if not pod.finished:
@@ -55,12 +55,11 @@ class _Sorted:
             elif not (pod.slices or ledger.governs(pod)):
                 self.unneeding += [pod] if pod.gated else []
             elif pod.gated or pod.given_up(view.now):
-                waiting.append(pod)
+                self.waiting.append(pod)
             else:
                 self.promised.append(pod)
         for pods in (self.promised, self.held, self.unneeding):
             pods.sort(key=ledger.queue_order)
-        self.queue = ledger.in_order(waiting)
 
 
 class _Settlement:
@@ -69,7 +68,7 @@ class _Settlement:
     def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
         self.seen, self.ledger = seen, ledger
         self._told: dict[Kind, reasons.Reason] = {}
-        self.pods = {pod.key: pod for pod in (*seen.promised, *seen.queue)}
+        self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
         landing: dict[Constraints, set[str]] = {}
         for pod in seen.promised:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
@@ -78,7 +77,8 @@ class _Settlement:
         planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
         self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
-        self.walk.go(seen.promised, seen.queue)
+        self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
+        self.walk.go(seen.promised, self.queue)
         self.plan = planner.finish()
         self.plan.seating.let_go()
         self.sites = self.plan.seating.sites
@@ -104,7 +104,7 @@ class _Settlement:
                 *(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in self.seen.unneeding),
                 *(
                     self._release(pod, allowed[pod.key], self.ledger.capacity(pod, over))
-                    for pod in self.seen.queue
+                    for pod in self.queue
                     if pod.key in allowed
                 ),
             ),
@@ -197,7 +197,7 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
         waiting: list[Waiting] = []
-        for pod in self.seen.queue:
+        for pod in self.queue:
             kind = self.plan.refused.get(pod.key)
             if pod.key in self.walk.waits:
                 code, message = self.walk.waits[pod.key]

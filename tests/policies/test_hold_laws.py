@@ -1,7 +1,8 @@
-"""The law of holding: no place is kept for a pod for whom nobody could make way, or from a pod that takes nothing of it."""
+"""Laws of holding: nothing is kept for whom nobody could make way, nor from whom it takes nothing."""
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from policies import names
 from policies.settle import settle
 from tests.policies.teams import NOW, budget, carried_out, landed, left, machine, pod, quota, teams, without
+from tests.policies.test_quota_slices_laws import random_teams
 
 GPU = names.GPU
 SPACES = ("a", "b", "c", "free")  # no quota governs the last
@@ -34,7 +36,12 @@ def random_situation(chance):
         if roomy and chance.random() < 0.5:
             going = chance.choice(("", "", "", "a/p0", "b/p1", "gone/x")) if one.controlled else ""
             one = replace(
-                one, node=chance.choice(roomy).name, gated=False, running=True, terminating=bool(going), evicted_for=going
+                one,
+                node=chance.choice(roomy).name,
+                gated=False,
+                running=True,
+                terminating=bool(going),
+                evicted_for=going,
             )
         elif chance.random() < 0.15:
             one = replace(one, gated=False, released_at=9000, unschedulable_since=9900)
@@ -94,7 +101,9 @@ class Books:
         for one in view.pods:
             if one.namespace in self.quotas and (one.node or not one.gated):
                 self.used[one.namespace].update(one.request)
-                self.total.update({name: n for name, n in one.request.items() if name in self.quotas[one.namespace].min})
+                self.total.update(
+                    {name: n for name, n in one.request.items() if name in self.quotas[one.namespace].min}
+                )
 
     def bounds(self, one, kept=()):
         """Yield (what its own quota uses, what all use, the bound on either) for each bound, with a pod and what is kept."""
@@ -161,3 +170,33 @@ def test_no_pod_waits_that_could_run_and_would_take_nothing_from_one_before_it(c
             others = [other for other in before if not books.waits_for_its_own(other)]
             assert not books.allows(one, before) or not books.homes(one, [*others, *stranded])
         before.append(one)
+
+
+@pytest.mark.parametrize("situation", [random_situation, random_teams], ids=["whole GPUs", "slices"])
+@given(st.randoms(use_true_random=True))
+@settings(max_examples=80, deadline=None)
+def test_who_could_never_run_changes_nothing_for_others(situation, chance):
+    """Q18: not served even alone on empty nodes; unless others are on their way out for it already."""
+    view = situation(chance)
+    claimants = {one.evicted_for for one in view.pods}
+    vain = {one.key for one in view.pods if one.gated and one.key not in claimants and not is_served_alone(view, one)}
+    decision, without_them = settle(view), settle(without(view, vain))
+    assert decision.ungate == without_them.ungate
+    assert decision.evict == without_them.evict
+    assert decision.layouts == without_them.layouts
+    assert [item.pod for item in decision.waiting if item.pod not in vain] == [
+        item.pod for item in without_them.waiting
+    ]
+
+
+def is_served_alone(view, one):
+    nodes = tuple(
+        replace(node, boards=tuple(replace(board, slices=tuple(map(unused, board.slices))) for board in node.boards))
+        for node in view.nodes
+    )
+    decision = settle(replace(view, nodes=nodes, pods=(replace(one, waiting=("", "")),)))
+    return bool(decision.ungate or decision.planned)
+
+
+def unused(item):
+    return replace(item, used=False, pod=None)

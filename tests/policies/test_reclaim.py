@@ -276,6 +276,15 @@ def test_who_could_never_run_holds_nothing():
     assert [release.pod for release in decision.ungate] == ["a/modest"]
 
 
+def test_who_could_never_run_uses_up_nothing_of_what_its_own_team_owns():
+    """Q18: a/modest is within min and goes first; else b would get the one GPU, and lose it again to a's claim."""
+    decision = case(
+        pod("a/huge", 4), pod("a/modest", created=1001), pod("b/borrower", priority=10),
+        quotas=[quota("a", 4), quota("b", 0)], nodes=[machine("n1", 1)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["a/modest"]
+
+
 def test_a_grace_is_capped():
     decision = case(*running("a", 1, grace_s=86_400), pod("b/claim"), quotas=[quota("a", 0), quota("b", 1)])
     assert [evict.grace_s for evict in decision.evict] == [600]
@@ -335,6 +344,14 @@ def test_a_victim_that_somebody_else_deletes_counts_for_its_own_quota_until_it_e
     assert (decision.ungate, decision.evict) == ((), ())
     (status,) = decision.quotas
     assert status.used == {names.GPU: 1000}
+
+
+@pytest.mark.parametrize("fields", [{"terminating": True}, {"namespace": "gone"}], ids=["being deleted", "gone"])
+def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_until_it_ends(fields):
+    view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=tuple(replace(p, **fields) if p.key == "b/claim" else p for p in view.pods))
+    assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
 def test_a_mark_alone_takes_nobody_off_the_books():
