@@ -2,21 +2,21 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
 
 import click
 import msgspec
 import structlog
 
-from console.amounts import shown, written
+from console.amounts import written
 from console.boards import draw
 from console.following import Following
-from console.loans import Loan, loans, promised_beyond
-from console.output import TABLE, columns, output_option, show, terminal_width, wrapped
+from console.loans import loans, promised_beyond
+from console.output import TABLE, output_option, show, terminal_width, wrapped
+from console.quotatable import quota_paragraphs
 from console.screen import Screen
 from console.snapshot import connected, kubeconfig_option, read
-from policies.decision import Decision, QuotaStatus
+from policies.decision import Decision
 from policies.quota import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
@@ -124,11 +124,7 @@ def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
     def lines(sentences: Iterable[str]) -> str:
         return "\n".join(wrapped(sentence, width) for sentence in sentences)
 
-    if decision.quotas:
-        yield _quotas(decision.quotas, width)
-    lent = [f"{one.borrower} borrows {_said(one)} from {one.lender}" for one in loans(decision.quotas)]
-    if lent:
-        yield lines(lent)
+    yield from quota_paragraphs(decision.quotas, width)
     if drawn := draw(sorted(view.nodes, key=lambda node: node.name), width):
         yield drawn
     leaving = [f"{pod.key} ends, for {pod.evicted_for}" for pod in view.pods if pod.evicted_for and pod.terminating]
@@ -140,31 +136,3 @@ def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
         yield lines(report.problems)
     if not (decision.quotas or drawn or decision.waiting):
         yield "no quotas, no boards of ours, and nobody waits"
-
-
-_HEAD: Final = ("QUOTA", "USED", "MIN", "MAX", "BORROWED", "LENT")
-
-
-def _quotas(quotas: Sequence[QuotaStatus], width: int | None) -> str:
-    """Return a line for each resource of each quota, below a line that says what the quota governs."""
-    rows = [_HEAD, *(row for one in quotas for row in _rows(one))]
-    head, *figures = columns(rows).splitlines()
-    below = iter(figures)
-    lines = [head]
-    for one in quotas:
-        governs = ", ".join(one.governs) or f"nothing: {one.reason}"
-        lines.append(wrapped(f"{one.key} governs {governs}", width))
-        lines += [next(below) for _ in _rows(one)]
-    return "\n".join(lines)
-
-
-def _rows(one: QuotaStatus) -> Sequence[tuple[str, ...]]:
-    figures = (one.used, one.min, one.max, one.borrowed, one.lent)
-    return [
-        (f"  {name}", *(shown(name, each[name]) if name in each else "-" for each in figures))
-        for name in sorted({*one.min, *one.max})
-    ]
-
-
-def _said(loan: Loan) -> str:
-    return f"{shown(loan.resource, loan.amount)} {loan.resource}"

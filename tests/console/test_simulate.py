@@ -1,6 +1,7 @@
 """The verb `apportion simulate`: what it prints, and how it ends."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from console.cli import main
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 STORY = """\
 apiVersion: v1
 kind: Node
@@ -113,3 +115,16 @@ def test_input_that_cannot_be_read_ends_with_2_and_says_where(simulate, story, m
 def test_an_empty_input_is_no_fault(simulate):
     result = simulate("")
     assert (result.exit_code, result.stdout) == (0, "POD  OUTCOME  NODE  RESOURCES  REASON\n")
+
+
+def test_quotas_and_evictions_are_told_in_the_table():
+    """Q28: who borrows from whom, and why somebody had to go."""
+    files = [word for name in ("cluster", "quota") for word in ("-f", str(EXAMPLES / f"{name}.yaml"))]
+    done = CliRunner().invoke(main, ["simulate", *files])
+    _, evictions, quotas, lent, *_ = done.stdout.split("\n\n")
+    assert evictions == (
+        "at 30 s training/train-2 was evicted: research/quota takes back what training/quota borrows, "
+        "for research/experiment: 10 nos.nebuly.com/gpu-memory"
+    )
+    assert quotas.splitlines()[-1] == "  nos.nebuly.com/gpu-memory    30   20    -        10     -"
+    assert lent == "training/quota borrows 10 nos.nebuly.com/gpu-memory from research/quota"
