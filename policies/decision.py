@@ -87,7 +87,7 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
         lent: its share of what all borrow.
         guaranteed: how much above min it may take back from others that borrow (section 4).
         ready: whether it is in force.
-        reason: `Ready`, `Superseded`, `Conflict` or `QuotaInvalid`.
+        reason: `Ready`, `Superseded`, `Conflict` or `Invalid`.
         message: every fault, or what governs instead; empty when ready.
     """
 

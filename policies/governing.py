@@ -135,14 +135,14 @@ def govern(quotas: Iterable[QuotaView]) -> Governed:
     everybody = sorted(quotas, key=lambda quota: (quota.kind != names.COMPOSITE_QUOTA, quota.created, quota.title))
     for quota in everybody:
         if quota.faults:
-            unready[quota.title] = names.QUOTA_INVALID, "; ".join(quota.faults)
+            unready[quota.title] = names.QUOTA_FAULTY, "; ".join(quota.faults)
         elif rival := next((in_force[space] for space in quota.namespaces if space in in_force), None):
             unready[quota.title] = _beside(quota, rival)
         else:
             in_force |= dict.fromkeys(quota.namespaces, quota)
     claimed = dict(in_force)
     for quota in everybody:
-        if unready.get(quota.title, ("", ""))[0] in (names.QUOTA_INVALID, names.QUOTA_CONFLICT):
+        if unready.get(quota.title, ("", ""))[0] in (names.QUOTA_FAULTY, names.QUOTA_CONFLICT):
             claimed = dict.fromkeys(quota.namespaces, quota) | claimed
     namespaces: dict[str, list[str]] = {}
     for space, quota in sorted(in_force.items()):

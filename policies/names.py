@@ -112,6 +112,7 @@ VICTIM_STAYS: Final = "VictimDoesNotEnd"  # an evicted pod is still there, long 
 QUOTA_READY: Final = "Ready"  # the condition of a quota, and its reason when it is True
 QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace
 QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespace
+QUOTA_FAULTY: Final = "Invalid"  # False: it has faults; the pods that it would govern wait
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read
 
 

@@ -77,7 +77,7 @@ def test_status_finds_what_is_wrong_with_quotas(run):
     done = run("status", nodes=[NODE], elastic=[bad, *LENT, quota("x", min={GPU: 1})])
     assert done.exit_code == 1
     assert done.stdout.rstrip().split("\n\n")[-1].splitlines() == [
-        "ElasticQuota bad/q: QuotaInvalid: spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that",
+        "ElasticQuota bad/q: Invalid: spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that",
         "the mins of all quotas add up to 4 nvidia.com/gpu, the nodes have 3: "
         "not every quota can have its min at the same time",
     ]

@@ -164,5 +164,5 @@ def test_a_faulty_quota_disturbs_nobody_else():
     governed = govern([broken, eq("a", "own", min={"cpu": 1})])
     assert {space: each.name for space, each in governed.by_namespace.items()} == {"a": "own", "b": "broken"}
     assert governed.unready == {
-        broken.title: (names.QUOTA_INVALID, "spec.min[cpu]: -1: must not be negative: leave it out, or write 0 or more")
+        broken.title: (names.QUOTA_FAULTY, "spec.min[cpu]: -1: must not be negative: leave it out, or write 0 or more")
     }

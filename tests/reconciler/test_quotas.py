@@ -206,12 +206,12 @@ def test_a_quota_that_is_not_in_force_is_told_of(server, world):
     """Q34, Q37: the fault stands on the object that has it."""
     one, _ = statuses(world, server)
     fault = "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that"
-    world.say(msgspec.structs.replace(one, ready=False, reason="QuotaInvalid", message=fault, used={}))
+    world.say(msgspec.structs.replace(one, ready=False, reason="Invalid", message=fault, used={}))
     world.writer.tick()
     world.recorder.close()
     [event] = server.asked("POST", "/api/v1/namespaces/team-a/events")
     written = json.loads(event.body)
-    assert (written["type"], written["reason"], written["message"]) == ("Warning", "QuotaInvalid", fault)
+    assert (written["type"], written["reason"], written["message"]) == ("Warning", "Invalid", fault)
     assert written["involvedObject"] == {
         "apiVersion": "nos.nebuly.com/v1alpha1",
         "kind": "ElasticQuota",
