@@ -1,14 +1,14 @@
 """Who borrows from whom. Quotas lend into one pot, in proportion to what stands unused; here that pot is paired off."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from console.amounts import shown
 from policies import names
 from policies.decision import QuotaStatus
 from policies.quantity import Amounts
-from policies.quota import amount
 from policies.settings import QuotaSettings
 from policies.view import NodeView
 
@@ -63,8 +63,8 @@ def promised_beyond(
     for name, total in sorted(mins.items()):
         if total > there.get(name, total):
             yield (
-                f"the mins of all quotas add up to {amount(name, total)} {name}, the nodes have "
-                f"{amount(name, there[name])}: not every quota can have its min at the same time"
+                f"the mins of all quotas add up to {shown(name, total)} {name}, the nodes have "
+                f"{shown(name, there[name])}: not every quota can have its min at the same time"
             )
 
 
@@ -78,8 +78,3 @@ def _capacity(nodes: Iterable[NodeView], settings: QuotaSettings) -> Amounts:
         total[names.GPU_MEMORY_QUOTA] += whole * settings.gpu_memory_gb
         total[names.GPU_MEMORY_QUOTA] += sum(1000 * board.model.nominal_gb for board in node.boards)
     return total
-
-
-def written(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return amounts as people write them."""
-    return {name: amount(name, thousandths) for name, thousandths in sorted(amounts.items())}

@@ -3,8 +3,8 @@
 Nodes, namespaces, pods, quotas, policies, budgets and priority classes are decoded; objects of other kinds are kept as
 they are for whoever knows them. What is wrong inside a policy is a fault of it, not of the input: it counts. Everything
 else that is wrong is told at once, with file, document and path. What is written is taken as the API server would take it:
-a pod without namespace is in `default`, requests default from limits, quantities are canonical text. Nothing else is
-changed or added.
+a pod without namespace is in `default`, requests default from limits, quantities are canonical text; and a node
+of which no condition is written is Ready. Nothing else is changed or added.
 """
 
 from collections import Counter
@@ -203,7 +203,7 @@ class _Reading:
     def _take(self, kind: str, version: str, source: str, document: Raw) -> None:
         match version, kind:
             case "v1", "Node":
-                self._add(self.nodes, Node, source, document)
+                self._add(self.nodes, Node, source, _ready_unless_said(document))
             case "v1", "Namespace":
                 self._add(self.namespaces, Namespace, source, document)
             case "v1", "Pod":
@@ -250,6 +250,14 @@ class _Reading:
         elif (earlier := self._known.setdefault((kind, namespace, name), source)) != source:
             self.faults.append(fault(f"{source}: metadata.name", name, f"stands already in {earlier}"))
         to.append(Manifest(source=source, kind=kind, namespace=namespace, name=name, raw=raw, value=value))
+
+
+def _ready_unless_said(node: Raw) -> Raw:
+    """Return a node that is Ready if no condition of it is written: by hand nobody writes one."""
+    status = {} if node.get("status") is None else node["status"]
+    if not isinstance(status, dict) or status.get("conditions") not in (None, []):
+        return node
+    return {**node, "status": {**status, "conditions": [{"type": "Ready", "status": "True"}]}}
 
 
 def _untimely(value: Known) -> Iterator[str]:

@@ -1,6 +1,10 @@
 """What a verb prints on standard output: a table for people, or the same as JSON or YAML for programs."""
 
 import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -21,3 +25,25 @@ def show(data: object, output: str) -> None:
         click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
     else:
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
+
+
+def columns(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Return rows with their columns below each other: so many of words, the others of numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [[str.ljust, str.rjust][number >= left] for number in range(len(widths))]
+    return "\n".join(
+        "  ".join(align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def terminal_width() -> int | None:
+    """Return how many columns the terminal has that reads us; None if it is a pipe or a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, width: int | None, indent: str = "  ") -> str:
+    """Return a sentence in lines that fit, all but the first indented; in one line where nobody knows what fits."""
+    if width is None:
+        return text
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

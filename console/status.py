@@ -1,49 +1,101 @@
 """`apportion status`: quotas with who borrows from whom, boards with their slices, and what waits, in a cluster."""
 
-from collections.abc import Iterable, Sequence
+import logging
+import sys
+from collections.abc import Iterable
 
 import click
 import msgspec
+import structlog
 
+from console.amounts import written
 from console.boards import draw
-from console.loans import Loan, loans, promised_beyond, written
-from console.output import TABLE, output_option, show
+from console.following import Following
+from console.loans import loans, promised_beyond
+from console.output import TABLE, output_option, show, terminal_width, wrapped
+from console.quotatable import quota_paragraphs
+from console.screen import Screen
 from console.snapshot import connected, kubeconfig_option, read
-from policies.decision import Decision, QuotaStatus
+from policies.decision import Decision
 from policies.quota import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
-from policies.view import NodeView, View
+from policies.view import View
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster at one moment: what there is, what is decided from it, and what is wrong with it."""
+
+    view: View
+    decision: Decision
+    problems: tuple[str, ...]
 
 
 @click.command()
+@click.option(
+    "-w",
+    "--watch",
+    is_flag=True,
+    help="Show it again whenever it changes, until Ctrl-C; as JSON a line for each state, as YAML a document.",
+)
 @kubeconfig_option
 @output_option
 @click.pass_context
-def status(context: click.Context, kubeconfig: str | None, output: str) -> None:
+def status(context: click.Context, watch: bool, kubeconfig: str | None, output: str) -> None:
     """Show the quotas and boards of a cluster: who uses what, who borrows from whom, who waits and why.
 
-    Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is.
+    Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is. With --watch 0.
 
     \b
     Example:
-      apportion status --kubeconfig ~/.kube/config
+      apportion status --watch
     """
+    if watch:
+        _watch(kubeconfig, output)
+        return
     with connected(kubeconfig) as client:
-        view = read(client).view
+        report = report_of(read(client).view)
+    if output == TABLE:
+        click.echo(text(report, terminal_width()))
+    else:
+        show(_data(report), output)
+    context.exit(1 if report.problems else 0)
+
+
+def report_of(view: View) -> Report:
+    """Return what there is to tell of a cluster."""
     decision = settle(view, DEFAULTS)
-    problems = [
+    problems = (
         *(f"{one.kind} {one.key}: {one.reason}: {one.message}" for one in decision.quotas if not one.ready),
         *promised_beyond(decision.quotas, view.nodes, DEFAULTS.quota),
-    ]
-    if output == TABLE:
-        click.echo("\n\n".join(paragraphs(view, decision, problems)))
-    else:
-        show(_data(view, decision, problems), output)
-    context.exit(1 if problems else 0)
+    )
+    return Report(view=view, decision=decision, problems=problems)
 
 
-def _data(view: View, decision: Decision, problems: Sequence[str]) -> object:
+def text(report: Report, width: int | None = None) -> str:
+    """Return all there is to tell, for people; for a terminal of so many columns, or of any number."""
+    return "\n\n".join(_paragraphs(report, width))
+
+
+def _watch(kubeconfig: str | None, output: str) -> None:
+    """Show a cluster until Ctrl-C, which is no failure."""
+    # What becomes of a watch stands beside what is shown, if it is worth a warning.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    screen = Screen(output)
+    try:
+        with connected(kubeconfig) as client, Following(client) as following:
+            for picture in following.pictures():
+                report = report_of(picture.view)
+                screen.show(text(report, terminal_width()) if output == TABLE else _data(report))
+    except KeyboardInterrupt:
+        return
+
+
+def _data(report: Report) -> object:
+    view, decision = report.view, report.decision
     return {
         "quotas": {
             one.key: {
@@ -61,49 +113,26 @@ def _data(view: View, decision: Decision, problems: Sequence[str]) -> object:
         "nodes": {node.name: {"gpus": [msgspec.to_builtins(board.slices) for board in node.boards]} for node in view.nodes},
         "leaving": {pod.key: pod.evicted_for for pod in view.pods if pod.evicted_for and pod.terminating},
         "waiting": {one.pod: {"reason": one.reason, "message": one.message} for one in decision.waiting},
-        "problems": list(problems),
+        "problems": list(report.problems),
     }  # fmt: skip
 
 
-def paragraphs(view: View, decision: Decision, problems: Sequence[str]) -> Iterable[str]:
+def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
     """Yield what there is to tell, one paragraph for each kind of thing."""
-    if decision.quotas:
-        yield columns([_HEAD, *(row for one in decision.quotas for row in _rows(one))])
-    lent = [f"{one.borrower} borrows {_said(one)} from {one.lender}" for one in loans(decision.quotas)]
-    if lent:
-        yield "\n".join(lent)
-    if drawn := draw(_sorted(view.nodes)):
+    view, decision = report.view, report.decision
+
+    def lines(sentences: Iterable[str]) -> str:
+        return "\n".join(wrapped(sentence, width) for sentence in sentences)
+
+    yield from quota_paragraphs(decision.quotas, width)
+    if drawn := draw(sorted(view.nodes, key=lambda node: node.name), width):
         yield drawn
     leaving = [f"{pod.key} ends, for {pod.evicted_for}" for pod in view.pods if pod.evicted_for and pod.terminating]
     if leaving:
-        yield "\n".join(sorted(leaving))
+        yield lines(sorted(leaving))
     if decision.waiting:
-        yield "\n".join(f"{one.pod} waits ({one.reason}): {one.message}" for one in decision.waiting)
-    if problems:
-        yield "\n".join(problems)
+        yield lines(f"{one.pod} waits ({one.reason}): {one.message}" for one in decision.waiting)
+    if report.problems:
+        yield lines(report.problems)
     if not (decision.quotas or drawn or decision.waiting):
         yield "no quotas, no boards of ours, and nobody waits"
-
-
-_HEAD = ("QUOTA", "GOVERNS", "RESOURCE", "USED", "MIN", "MAX", "BORROWED", "LENT")
-
-
-def _rows(one: QuotaStatus) -> Iterable[tuple[str, ...]]:
-    governs = ",".join(one.governs) or f"nothing: {one.reason}"
-    for name in sorted({*one.min, *one.max}):
-        figures = (one.used, one.min, one.max, one.borrowed, one.lent)
-        yield (one.key, governs, name, *(amount(name, each[name]) if name in each else "-" for each in figures))
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows with their columns below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-
-def _said(loan: Loan) -> str:
-    return f"{amount(loan.resource, loan.amount)} {loan.resource}"
-
-
-def _sorted(nodes: Iterable[NodeView]) -> list[NodeView]:
-    return sorted(nodes, key=lambda node: node.name)

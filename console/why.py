@@ -1,13 +1,14 @@
 """`apportion why POD`: why a pod waits, the arithmetic of its quota, and what would have to happen."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import click
 import msgspec
 
-from console.output import TABLE, output_option, show
+from console.amounts import shown
+from console.output import TABLE, columns, output_option, show, terminal_width, wrapped
 from console.snapshot import connected, kubeconfig_option, read
-from console.status import columns
 from policies import names
 from policies.decision import Decision
 from policies.governing import QuotaView
@@ -19,7 +20,7 @@ from policies.view import PodView, View
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource that a pod asks for and its quota names; amounts as people write them, `-` where none is set.
+    """One resource that a pod asks for and its quota names; amounts in thousandths, None where none is set.
 
     Attributes:
         resource: its name.
@@ -34,13 +35,13 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     resource: str
-    asks: str
-    used: str
-    min: str
-    max: str
-    all_used: str
-    all_mins: str
-    guaranteed: str
+    asks: int
+    used: int
+    min: int | None
+    max: int | None
+    all_used: int | None
+    all_mins: int | None
+    guaranteed: int | None
     verdict: str
 
 
@@ -92,9 +93,9 @@ def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
         )
     answer = explain_pod(seen, view, settle(view, DEFAULTS))
     if output == TABLE:
-        click.echo("\n".join(_lines(answer)))
+        click.echo(text(answer, terminal_width()))
     else:
-        show(answer, output)
+        show(_data(answer), output)
 
 
 def explain_pod(pod: PodView, view: View, decision: Decision) -> Answer:
@@ -114,6 +115,11 @@ def explain_pod(pod: PodView, view: View, decision: Decision) -> Answer:
     )
 
 
+def text(answer: Answer, width: int | None = None) -> str:
+    """Return the answer for people; for a terminal of so many columns, or of any number."""
+    return "\n".join(_lines(answer, width))
+
+
 def _state(pod: PodView, *, released: bool) -> str:
     borrowed = " on what is borrowed, so it may be evicted" if pod.capacity == names.OVER_QUOTA else ""
     if pod.terminating:
@@ -128,26 +134,25 @@ def _state(pod: PodView, *, released: bool) -> str:
 def _dimensions(pod: PodView, quota: QuotaView, ledger: Ledger) -> Iterator[Dimension]:
     """Yield the arithmetic of each resource that the pod asks for and its quota names."""
     usage, charge = ledger.then, ledger.charge(pod)
-    own, counted = usage.of(quota), charge if pod.key in ledger.members else {}
+    counts = any(member.pod.key == pod.key for member in ledger.standing[quota.title])
+    own, counted = usage.of(quota), charge if counts else {}
     for name in sorted(name for name in own if charge.get(name)):
         asks, used = charge[name], own[name] - counted.get(name, 0)
         total = usage.total.get(name, 0) - (counted.get(name, 0) if name in quota.min else 0)
         guaranteed = usage.guaranteed(quota, name)
-        shown = {
-            "asks": asks,
-            "used": used,
-            "min": quota.min.get(name),
-            "max": quota.max.get(name),
-            "all_used": total if name in quota.min else None,
-            "all_mins": usage.sum_of_mins(name) if name in quota.min else None,
-            "guaranteed": guaranteed if name in quota.min else None,
-        }
+        lent = name in quota.min
         yield Dimension(
             resource=name,
+            asks=asks,
+            used=used,
+            min=quota.min.get(name),
+            max=quota.max.get(name),
+            all_used=total if lent else None,
+            all_mins=usage.sum_of_mins(name) if lent else None,
+            guaranteed=guaranteed if lent else None,
             verdict=_verdict(name, pod, quota, asks, used, total, usage.sum_of_mins(name), guaranteed)
             if ledger.holds(pod)
-            else f"{amount(name, used)} + {amount(name, asks)}: counted and labelled only, as the policy says",
-            **{what: "-" if each is None else amount(name, each) for what, each in shown.items()},
+            else f"{shown(name, used)} + {shown(name, asks)}: counted and labelled only, as the policy says",
         )
 
 
@@ -157,7 +162,7 @@ def _verdict(  # noqa: PLR0917 - the figures of one line of arithmetic
     """Return what follows for one resource, and what would have to happen."""
 
     def said(thousandths: int) -> str:
-        return amount(name, thousandths)
+        return shown(name, thousandths)
 
     after = f"{said(used)} + {said(asks)} = {said(used + asks)}"
     least, most = quota.min.get(name), quota.max.get(name)
@@ -179,22 +184,47 @@ def _verdict(  # noqa: PLR0917 - the figures of one line of arithmetic
     return f"{need}, of their own accord: it would have more than min and the guaranteed {said(guaranteed)}"
 
 
-def _lines(answer: Answer) -> Iterator[str]:
+def _data(answer: Answer) -> object:
+    """Return the answer as data: amounts are canonical quantities."""
+    return {
+        **msgspec.to_builtins(answer),
+        "dimensions": [
+            {
+                what: amount(each.resource, value) if isinstance(value, int) else value
+                for what, value in msgspec.structs.asdict(each).items()
+            }
+            for each in answer.dimensions
+        ],
+    }
+
+
+_HEAD: Final = ("  RESOURCE", "ASKS", "USED", "MIN", "MAX", "ALL USE", "GUARANTEED")
+
+
+def _lines(answer: Answer, width: int | None) -> Iterator[str]:
+    def indented(text: str) -> str:
+        return wrapped(f"  {text}", width, "    ")
+
     yield f"{answer.pod} {answer.state}"
     if answer.reason:
-        yield f"  {answer.reason}: {answer.message}"
+        yield indented(f"{answer.reason}: {answer.message}")
     if answer.quota:
-        yield f"\n{answer.quota} governs it, and counts:"
+        yield f"\n{answer.quota} governs it{', and counts:' if answer.dimensions else ''}"
     if answer.dimensions:
-        head = ("RESOURCE", "ASKS", "USED", "MIN", "MAX", "ALL USED", "ALL MINS", "GUARANTEED")
-        rows = [
-            (each.resource, each.asks, each.used, each.min, each.max, each.all_used, each.all_mins, each.guaranteed)
-            for each in answer.dimensions
-        ]
-        yield "\n".join(f"  {line}" for line in columns([head, *rows]).splitlines())
-        yield from (f"  {each.resource}: {each.verdict}" for each in answer.dimensions)
+        yield columns([_HEAD, *map(_row, answer.dimensions)])
+        yield from (indented(f"{each.resource}: {each.verdict}") for each in answer.dimensions)
     if answer.evictions:
         yield "\nTo be evicted for it:"
-        yield from (f"  {pod}: {message}" for pod, message in answer.evictions.items())
+        yield from (indented(f"{pod}: {message}") for pod, message in answer.evictions.items())
     if answer.leaving:
-        yield f"\nOn its way out for it: {', '.join(answer.leaving)}"
+        yield ""
+        yield wrapped(f"On its way out for it: {', '.join(answer.leaving)}", width)
+
+
+def _row(each: Dimension) -> tuple[str, ...]:
+    def said(thousandths: int | None) -> str:
+        return "-" if thousandths is None else shown(each.resource, thousandths)
+
+    together = "-" if each.all_mins is None else f"{said(each.all_used)} of {said(each.all_mins)}"
+    own = (each.asks, each.used, each.min, each.max)
+    return f"  {each.resource}", *map(said, own), together, said(each.guaranteed)

@@ -7,15 +7,12 @@ generated models are not used (a Pod costs 65 times what msgspec needs, and unkn
 One `Client` per process (pain R09): it is thread-safe, keeps connections open and starts no threads.
 """
 
-import contextlib
 import functools
-import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from os import environ
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode
 
@@ -24,65 +21,22 @@ import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
-from urllib3.exceptions import SSLError as TLSError
 
-from kube.errors import ConfigError, TimedOut, Unauthorized, Unreachable, read_error
+from kube.errors import ConfigError, Unauthorized, Unreachable, read_error
+from kube.stream import Stream, read_all, unreachable_if_broken
 
 CONNECT_S: Final = 5.0  # an API server that does not accept within this is away
-CONNECTIONS: Final = 32  # kept open: watches and the threads that write; more are opened on need, but not kept
-CHUNK: Final = 1 << 16
+CONNECTIONS: Final = 48  # kept open: watches and the threads that write; more are opened on need, but not kept
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 TIMEOUT_S: Final = 10.0  # of a request, unless who asks knows better
+IDENTITY_S: Final = (
+    1.0  # for which the credentials are not asked for again: the library takes as long for them as for a request
+)
 
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"  # merges conditions by their type
-
-
-class Stream:
-    """An open watch: iterate over its lines, each as soon as it arrives; use as a context manager.
-
-    Ends when the server ends it, dropping a last line that was cut short. Raises Unreachable if it breaks, TimedOut if
-    it is silent for longer than the read timeout.
-    """
-
-    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
-        self._response = response
-        self._interrupted = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._response.close()
-        self._response.release_conn()
-
-    def __iter__(self) -> Iterator[bytes]:
-        rest = b""
-        while chunk := self._next():
-            head, newline, tail = chunk.rpartition(b"\n")
-            if not newline:
-                rest += chunk
-                continue
-            yield from (line for line in (rest + head).split(b"\n") if line)
-            rest = tail
-
-    def _next(self) -> bytes:
-        try:
-            with _unreachable_if_broken():
-                return self._response.read1(CHUNK)  # what is there, without waiting for more
-        except (Unreachable, ValueError):  # ValueError: the socket was shut between two reads
-            if self._interrupted:
-                return b""
-            raise
-
-    def interrupt(self) -> None:
-        """End the iteration of another thread, which may be waiting for a line."""
-        self._interrupted = True
-        with contextlib.suppress(RuntimeError, ValueError, OSError):  # it has ended already
-            self._response.shutdown()
 
 
 class Client:
@@ -93,20 +47,24 @@ class Client:
     re-reads a service account's token every 60 s and runs an exec plugin again before its token expires.
     """
 
-    def __init__(self, configure: Callable[[], Configuration], user_agent: str) -> None:
+    def __init__(self, configure: Callable[[], Configuration], user_agent: str, *, dry_run: bool = False) -> None:
         self._configure = configure
         self._user_agent = user_agent
+        self._dry_run = dry_run
         self._lock = threading.Lock()
         self._configuration = configure()
         self._pool = _open_pool(self._configuration)
+        self._identity: tuple[Configuration, float, Mapping[str, str]] | None = None
 
     @classmethod
-    def load(cls, kubeconfig: str | None = None, *, user_agent: str = "apportion") -> Self:
+    def load(cls, kubeconfig: str | None = None, *, user_agent: str = "apportion", dry_run: bool = False) -> Self:
         """Connect by the kubeconfig at this path, else by $KUBECONFIG or ~/.kube/config, else as a service account.
 
-        The part of `user_agent` before a slash names the field manager of our writes. Raises ConfigError.
+        The part of `user_agent` before a slash names the field manager of our writes. A client for a dry run changes
+        nothing, whatever it is asked: the API server judges its writes (admission, preconditions, budgets) and answers
+        as if it had carried them out. Raises ConfigError.
         """
-        return cls(functools.partial(_read_configuration, kubeconfig), user_agent)
+        return cls(functools.partial(_read_configuration, kubeconfig), user_agent, dry_run=dry_run)
 
     @property
     def server(self) -> str:
@@ -127,7 +85,7 @@ class Client:
         started = time.monotonic()
         timeout = urllib3.Timeout(connect=min(CONNECT_S, timeout_s), read=timeout_s)
         response = self._open(method, path, query=query, timeout=timeout, body=body, content_type=content_type)
-        return _read_all(response, path, started + timeout_s)
+        return read_all(response, path, started + timeout_s)
 
     def get(self, path: str, **query: str) -> bytes:
         """Return an object or a list; keywords become the query."""
@@ -174,12 +132,14 @@ class Client:
         body: bytes | None = None,
         content_type: str = JSON,
     ) -> urllib3.BaseHTTPResponse:
+        if self._dry_run and method != "GET":
+            query = {**(query or {}), "dryRun": "All"}
         target = f"{path}?{urlencode(query)}" if query else path
         for last in (False, True):
             configuration, pool = self._configuration, self._pool
             headers = {"Accept": JSON, "User-Agent": self._user_agent, "Content-Type": content_type}
-            headers |= _authorization(configuration)
-            with _unreachable_if_broken():
+            headers |= self._authorization(configuration)
+            with unreachable_if_broken():
                 response = pool.request(
                     method,
                     f"{configuration.host}{target}",
@@ -192,12 +152,20 @@ class Client:
                 )
             if response.status < 300:
                 return response
-            with _unreachable_if_broken():
+            with unreachable_if_broken():
                 refusal = read_error(response.status, response.data, response.headers.get("Retry-After"))
             if last or not isinstance(refusal, Unauthorized):
                 raise refusal
             self._renew(configuration)
         raise AssertionError("unreachable")
+
+    def _authorization(self, configuration: Configuration) -> Mapping[str, str]:
+        now = time.monotonic()
+        if (known := self._identity) and known[0] is configuration and now < known[1]:
+            return known[2]
+        header = _authorization(configuration)
+        self._identity = configuration, now + IDENTITY_S, header
+        return header
 
     def _renew(self, refused: Configuration) -> None:
         """Read the credentials again, unless another thread has done so since `refused` was in use."""
@@ -251,29 +219,3 @@ def _authorization(configuration: Configuration) -> dict[str, str]:
     except (ConfigException, OSError) as error:
         raise Unreachable(f"credentials not readable: {error}", maybe_done=False) from error
     return {"Authorization": token} if token else {}
-
-
-def _read_all(response: urllib3.BaseHTTPResponse, path: str, deadline: float) -> bytes:
-    chunks = []
-    with _unreachable_if_broken():
-        while chunk := response.read1(CHUNK):
-            chunks.append(chunk)
-            if time.monotonic() > deadline:
-                response.close()
-                raise TimedOut(f"{path}: the answer did not end in time")
-    return b"".join(chunks)
-
-
-@contextlib.contextmanager
-def _unreachable_if_broken() -> Iterator[None]:
-    try:
-        yield
-    except (HTTPError, OSError) as error:
-        kind = TimedOut if isinstance(error, ReadTimeoutError) else Unreachable
-        never_sent = isinstance(error, ConnectTimeoutError) or _is_untrusted(error)
-        raise kind(f"{type(error).__name__}: {error}", maybe_done=not never_sent) from error
-
-
-def _is_untrusted(error: Exception) -> bool:
-    """Tell whether the server's certificate was refused: the handshake ends before a request is sent."""
-    return isinstance(error, TLSError) and any(isinstance(cause, ssl.SSLCertVerificationError) for cause in error.args)

@@ -19,11 +19,12 @@ import msgspec
 import structlog
 
 from kube.backoff import Backoff
-from kube.client import Client, Stream
-from kube.errors import ApiError, Gone, TimedOut, Unreachable, read_status_event
+from kube.client import Client
+from kube.errors import ApiError, Gone, NotFound, TimedOut, Unreachable, read_status_event
 from kube.paging import pages
 from kube.resource import Meta, Resource, read_meta
 from kube.store import Change, Entry, Store
+from kube.stream import Stream
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Informer(Generic[T]):
     ) -> None:
         self.store: Store[T] = Store(indexes)
         self.synced = threading.Event()
-        self._client = client
+        self._client, self._resource = client, resource
         self._path = resource.path(namespace)
         self.project = project
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -107,6 +108,29 @@ class Informer(Generic[T]):
     def lay_over_deleted(self, key: str, uid: str) -> None:
         """Hide an object that the API server has removed (not: begun to remove) at our request, at once."""
         self.store.lay_over_deleted(key, uid)
+
+    def read_again(self, key: str, uid: str, *, timeout_s: float) -> None:
+        """Lay over the object of this key as the API server has it now; if there is none, that this one is gone.
+
+        Raises ApiError, Unreachable, or msgspec.DecodeError: then nothing is laid over, and the watch will tell.
+        """
+        namespace, _, name = key.rpartition("/")
+        path = self._resource.path(namespace or None, name)
+        try:
+            self.lay_over(self._client.request("GET", path, timeout_s=timeout_s))
+        except NotFound:
+            self.lay_over_deleted(key, uid)
+
+    def read_afresh(self, *, timeout_s: float, field_selector: str = "") -> None:
+        """Lay over all objects, or those of a selector, as the API server has them now; each page within `timeout_s`.
+
+        What is gone stays until the watch tells. Raises ApiError, Unreachable, or msgspec.DecodeError: then some may be
+        laid over.
+        """
+        selectors = {**self._selectors, **({"fieldSelector": field_selector} if field_selector else {})}
+        for page in pages(self._client, self._path, selectors, timeout_s=timeout_s):
+            for item in page.items:
+                self.lay_over(bytes(item))
 
     def _run(self) -> None:
         failures = 0

@@ -14,6 +14,7 @@ that is no integer cannot be ordered; then nothing is laid over, and the precond
 was decided from the older state. The watch itself always resumes at the version that the list or the last event gave.
 """
 
+import heapq
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
@@ -48,6 +49,7 @@ class Store(Generic[T]):
         self._lock = threading.Lock()
         self._watched: dict[str, Entry[T]] = {}
         self._laid: dict[str, Entry[T]] = {}
+        self._awaited: list[tuple[int, str]] = []  # a heap: (resourceVersion, key) of what is laid over, stale ones too
         self._visible: dict[str, T] = {}
         self._index_functions = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._index_functions}
@@ -128,6 +130,7 @@ class Store(Generic[T]):
             laid = self._laid.get(meta.key)
             if version > self._reached and (laid is None or version > _number(laid.resource_version)):
                 self._laid[meta.key] = Entry(meta.uid, meta.resource_version, value)
+                heapq.heappush(self._awaited, (version, meta.key))
                 self._show(meta.key)
 
     def lay_over_deleted(self, key: str, uid: str) -> None:
@@ -157,9 +160,12 @@ class Store(Generic[T]):
     def _reach(self, resource_version: str) -> None:
         """Note how far the watch has delivered, and drop the writes of ours that this includes."""
         self._reached = max(self._reached, _number(resource_version))
-        for key in [key for key, laid in self._laid.items() if 0 <= _number(laid.resource_version) <= self._reached]:
-            del self._laid[key]
-            self._show(key)
+        while self._awaited and self._awaited[0][0] <= self._reached:
+            _, key = heapq.heappop(self._awaited)
+            laid = self._laid.get(key)
+            if laid and 0 <= _number(laid.resource_version) <= self._reached:
+                del self._laid[key]
+                self._show(key)
 
     def _show(self, key: str) -> None:
         """Bring what is visible of `key` up to date, the indexes included."""

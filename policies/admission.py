@@ -157,6 +157,8 @@ def _warnings(pod: Pod, choices: Sequence[Choice], rule: Rule, settings: Setting
                 f"{choice.wish.place.container.name} gets {choice.wish.count} devices of that size, not one larger: "
                 "a program must use each of them"
             )
+    if names.EVICTED_FOR in (pod.metadata.annotations or {}):
+        yield f"{names.EVICTED_FOR} marks a pod that is evicted, and only Apportion writes it: a new pod begins without it"
     if pod.spec.scheduler_name == names.NOS_SCHEDULER:
         yield f"schedulerName {names.NOS_SCHEDULER} is now {names.DEFAULT_SCHEDULER}: nos is no longer there"
 

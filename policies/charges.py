@@ -5,7 +5,8 @@ share of the board, so that slicing does not escape a quota of GPUs. The board i
 bound; before that the one, among those that it may land on, of which the slice is the largest part.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -20,12 +21,13 @@ from policies.supply import size_of
 from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths
+_REMEMBERED: Final = 1 << 10  # kinds of nodes
 
 Moments = tuple[tuple[tuple[str, int], ...], ...]
 """See PodView.moments."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """The boards among which that of a pod is.
 
     Attributes:
@@ -44,30 +46,34 @@ class Charges:
 
     def __init__(self, nodes: Iterable[NodeView], settings: QuotaSettings) -> None:
         self._nodes, self._settings = {node.name: node for node in nodes}, settings
-        self._derived: dict[tuple[object, ...], dict[str, int]] = {}
-        self._places: dict[Constraints, Place] = {}
+        self._derived: dict[tuple[Moments, Place], dict[str, int]] = {}
+        self._places: dict[str | Constraints, Place] = {}
 
     def of(self, pod: PodView) -> Amounts:
         """Return what a pod costs of each resource, in thousandths."""
         if not pod.moments:
             return pod.request
-        key = (pod.moments, pod.node or pod.constraints)
+        where = pod.node or pod.constraints
+        place = self._places.get(where)
+        if place is None:
+            place = self._places[where] = self._place(pod)
+        key = (pod.moments, place)
         more = self._derived.get(key)
         if more is None:
-            more = self._derived[key] = derived(pod.moments, self._place(pod), self._settings)
+            more = self._derived[key] = derived(pod.moments, place, self._settings)
         return {**pod.request, **more}
 
     def _place(self, pod: PodView) -> Place:
         if pod.node:
-            return _place([self._nodes[pod.node]] if pod.node in self._nodes else [])
-        if pod.constraints not in self._places:
-            self._places[pod.constraints] = _place(
-                node
+            return _place_on(self._nodes[pod.node]) if pod.node in self._nodes else Place()
+        return _union(
+            {
+                _place_on(node)
                 for node in self._nodes.values()
                 if pod.constraints.selects(node.name, node.labels)
                 and pod.constraints.tolerates(node.taints, although_away=True)
-            )
-        return self._places[pod.constraints]
+            }
+        )
 
 
 def derived(moments: Moments, place: Place, settings: QuotaSettings) -> dict[str, int]:
@@ -102,17 +108,30 @@ def share_of(model: BoardModel, profile: str) -> int:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _place(nodes: Iterable[NodeView]) -> Place:
-    boards: set[tuple[str, BoardModel]] = set()
-    foreign: set[BoardModel] = set()
-    replicas: list[int] = []
-    for node in nodes:
-        boards.update((board.mode, board.model) for board in node.boards)
-        if not node.boards and (model := by_product(node.labels.get(names.PRODUCT_LABEL, ""))):
-            foreign.add(model)
-        if (parts := node.labels.get(names.REPLICAS_LABEL, "")).isdecimal() and int(parts):
-            replicas.append(int(parts))
-    return Place(boards=frozenset(boards), foreign=frozenset(foreign), replicas=min(replicas, default=0))
+def _place_on(node: NodeView) -> Place:
+    """Return the boards of one node."""
+    boards = frozenset((board.mode, board.model) for board in node.boards)
+    product = "" if boards else node.labels.get(names.PRODUCT_LABEL, "")
+    return _place_of(boards, product, node.labels.get(names.REPLICAS_LABEL, ""))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _place_of(boards: frozenset[tuple[str, BoardModel]], product: str, replicas: str) -> Place:
+    """Return boards as a place, the same object for nodes that are alike."""
+    model = by_product(product)
+    return Place(
+        boards=boards,
+        foreign=frozenset([model] if model else []),
+        replicas=int(replicas) if replicas.isdecimal() else 0,
+    )
+
+
+def _union(places: Collection[Place]) -> Place:
+    return Place(
+        boards=frozenset(board for place in places for board in place.boards),
+        foreign=frozenset(model for place in places for model in place.foreign),
+        replicas=min((place.replicas for place in places if place.replicas), default=0),
+    )
 
 
 def _cost(moment: Iterable[tuple[str, int]], place: Place, settings: QuotaSettings) -> tuple[int, int]:

@@ -44,25 +44,27 @@ class Relabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Evict a pod (policy/v1), after the annotation `evicted-for` has been written on it.
+    """Evict a pod (policy/v1): for a claimant, after the annotation `evicted-for` has been written on it.
+
+    Or for nobody: the scheduler finds no node for it, and its controller is to make it again, behind the gate (ADR 9).
 
     Attributes:
         pod: namespace/name of the victim.
         uid: of the victim that was judged, a precondition of the eviction.
-        version: its resourceVersion then, a precondition of the annotation.
-        claimant: namespace/name of the pod for which it goes; the value of the annotation.
+        version: its resourceVersion then, a precondition of the annotation, or of the eviction where there is no claimant.
+        claimant: namespace/name of the pod for which it goes, the value of the annotation; empty if for nobody.
         claimant_uid: its uid, for the Event on it.
-        quota: the claimant's quota, namespace/name; limits per quota count by it.
+        quota: the claimant's quota, or its own if there is none, namespace/name; limits per quota count by it.
         grace_s: seconds that the victim may take, already capped by the settings.
-        reason: `Reclaimed` or `Preempted`.
+        reason: `Reclaimed`, `Preempted` or `PlaceLost`.
         message: one sentence with numbers, for the Events on both.
     """
 
     pod: str
     uid: str
     version: str
-    claimant: str
-    claimant_uid: str
+    claimant: str = ""
+    claimant_uid: str = ""
     quota: str
     grace_s: int
     reason: str
@@ -85,7 +87,7 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
         lent: its share of what all borrow.
         guaranteed: how much above min it may take back from others that borrow (section 4).
         ready: whether it is in force.
-        reason: `Ready`, `Superseded`, `Conflict` or `QuotaInvalid`.
+        reason: `Ready`, `Superseded`, `Conflict` or `Invalid`.
         message: every fault, or what governs instead; empty when ready.
     """
 
@@ -158,7 +160,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ungate: pods to release, in the order in which they were granted.
         relabel: pods whose capacity label is not true, by namespace/name.
-        evict: victims, claimant by claimant, in the order in which they were chosen.
+        evict: pods to evict, in the order in which they were chosen.
         quotas: the status of every quota, by namespace, name and kind; to be compared with what stands there.
         layouts: boards to bring into a new layout, by node name.
         cuts: withdrawn slices that may be destroyed, by node name.

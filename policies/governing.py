@@ -1,6 +1,11 @@
-"""Quota objects as decisions see them: read with all their faults, and which of them governs a namespace."""
+"""Quota objects as decisions see them: read with all their faults, and which of them governs a namespace.
 
-from collections.abc import Iterable, Mapping
+What the CRDs' own rules refuse is a fault here too: files have no API server, and a webhook that was not there refuses
+nothing.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -9,10 +14,29 @@ from policies import names
 from policies.faults import fault
 from policies.model import CompositeElasticQuota, ElasticQuota, QuotaSpec
 from policies.quantity import Amounts, Quantity, QuantityError, format_milli, milli
+from policies.spelling import closest, is_slice_name, meant_resource
 from policies.timestamps import epoch
 
-_UNPREFIXED: Final = ("cpu", "memory", "ephemeral-storage")
-_HUGEPAGES: Final = "hugepages-"
+_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+_SPELT: Final = (*_PLAIN, names.GPU, names.GPU_SHARED, names.GPU_MEMORY_QUOTA)
+"""Resources that are counted and have one spelling; slices have many."""
+
+_MEANT: Final = {name.rpartition("/")[2]: name for name in _SPELT} | {name: name for name in _SPELT}
+"""What is meant by a name; `gpu` alone means NVIDIA's."""
+
+_DIVISIBLE: Final = (*_PLAIN, names.GPU, names.GPU_MEMORY_QUOTA)
+"""Resources of which a part can be owned: slices are counted as parts of GPUs. Others with a prefix come whole."""
+
+# NVIDIA's plugins for whole virtual machines announce these: no misspelt GPU.
+_NOT_GPUS: Final = (f"{names.NVIDIA_PREFIX}pgpu", f"{names.NVIDIA_PREFIX}vgpu")
+
+# Source: k8s.io/apimachinery, IsQualifiedName with a prefix; IsExtendedResourceName, which excludes `requests.`.
+_PREFIXED: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_HUGEPAGES: Final = re.compile(r"hugepages-[1-9][0-9]*[KMGT]i")
+_OF_RESOURCE_QUOTAS: Final = ("requests.", "limits.")
+
+# Source: RFC 1123, as the API server demands it of namespaces.
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +99,17 @@ def view_quota(quota: ElasticQuota | CompositeElasticQuota) -> QuotaView:
         _amounts(f"spec.{name}", written, faults) for name, written in (("min", spec.min), ("max", spec.max))
     )
     faults += [
-        fault(f"spec.min[{name}]", format_milli(amount), f"is more than spec.max[{name}], {format_milli(most[name])}")
+        fault(
+            f"spec.min[{name}]",
+            format_milli(amount),
+            f"is more than spec.max[{name}], {format_milli(most[name])}: lower it, or raise that",
+        )
         for name, amount in sorted(least.items())
         if amount > most.get(name, amount)
     ]
     composite = isinstance(quota, CompositeElasticQuota)
-    if composite and not spec.namespaces:
-        faults.append("spec.namespaces: missing: a composite quota lists the namespaces that it governs")
+    if composite:
+        faults += _misnamed(spec.namespaces or ())
     return QuotaView(
         kind=names.COMPOSITE_QUOTA if composite else names.ELASTIC_QUOTA,
         namespace=meta.namespace or "",
@@ -107,14 +135,14 @@ def govern(quotas: Iterable[QuotaView]) -> Governed:
     everybody = sorted(quotas, key=lambda quota: (quota.kind != names.COMPOSITE_QUOTA, quota.created, quota.title))
     for quota in everybody:
         if quota.faults:
-            unready[quota.title] = names.QUOTA_INVALID, "; ".join(quota.faults)
+            unready[quota.title] = names.QUOTA_FAULTY, "; ".join(quota.faults)
         elif rival := next((in_force[space] for space in quota.namespaces if space in in_force), None):
             unready[quota.title] = _beside(quota, rival)
         else:
             in_force |= dict.fromkeys(quota.namespaces, quota)
     claimed = dict(in_force)
     for quota in everybody:
-        if unready.get(quota.title, ("", ""))[0] in (names.QUOTA_INVALID, names.QUOTA_CONFLICT):
+        if unready.get(quota.title, ("", ""))[0] in (names.QUOTA_FAULTY, names.QUOTA_CONFLICT):
             claimed = dict.fromkeys(quota.namespaces, quota) | claimed
     namespaces: dict[str, list[str]] = {}
     for space, quota in sorted(in_force.items()):
@@ -136,6 +164,18 @@ def _beside(quota: QuotaView, rival: QuotaView) -> tuple[str, str]:
     return names.QUOTA_CONFLICT, f"{rival.title}, which is older, governs namespace {shared} too: delete one of them"
 
 
+def _misnamed(namespaces: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the namespaces of a composite quota."""
+    if not namespaces:
+        yield "spec.namespaces: missing: a composite quota lists the namespaces that it governs"
+    for index, name in enumerate(namespaces):
+        path = f"spec.namespaces[{index}]"
+        if not _NAMESPACE.fullmatch(name):
+            yield fault(path, name or '""', "is no name of a namespace: list each by its own name")
+        elif name in namespaces[:index]:
+            yield fault(path, name, "stands there twice: leave one out")
+
+
 def _amounts(path: str, written: Mapping[str, Quantity] | None, faults: list[str]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for name, quantity in (written or {}).items():
@@ -148,14 +188,26 @@ def _amounts(path: str, written: Mapping[str, Quantity] | None, faults: list[str
             faults.append(f"{path}[{name}]: {error}")
             continue
         if amounts[name] < 0:
-            faults.append(fault(f"{path}[{name}]", quantity, "must not be negative"))
+            faults.append(fault(f"{path}[{name}]", quantity, "must not be negative: leave it out, or write 0 or more"))
+        elif amounts[name] % 1000 and name not in _DIVISIBLE and "/" in name:
+            whole = -(-amounts[name] // 1000)
+            faults.append(fault(f"{path}[{name}]", quantity, f"comes in whole numbers only: write {whole}"))
     return amounts
 
 
 def _unknown(resource: str) -> str:
-    """Return why a name is no resource that a quota can count, or "" if it is one."""
-    if resource.startswith(names.PREFIX) and resource != names.GPU_MEMORY_QUOTA:
-        return f"is no resource: of ours there is {names.GPU_MEMORY_QUOTA}"
-    if "/" in resource or resource in _UNPREFIXED or resource.startswith(_HUGEPAGES):
+    """Return why a name is no resource that a quota can count, with the way out; "" if it is one."""
+    if resource in _SPELT or is_slice_name(resource):
         return ""
-    return f"is no resource: write {', '.join(_UNPREFIXED)} or a name with a prefix, such as {names.GPU}"
+    for prefix in _OF_RESOURCE_QUOTAS:
+        if resource.startswith(prefix):
+            return f"is a key of a ResourceQuota: write {resource.removeprefix(prefix)}"
+    if meant := meant_resource(resource):
+        return f"is no resource: write {meant}"
+    if resource not in _NOT_GPUS and (near := closest(resource, _MEANT, 1)):
+        return f"is no resource: write {_MEANT[near]}"
+    if resource.startswith(names.PREFIX):
+        return f"is no resource: of ours there is {names.GPU_MEMORY_QUOTA}"
+    if _PREFIXED.fullmatch(resource) or _HUGEPAGES.fullmatch(resource):
+        return ""
+    return f"is no resource: write {', '.join(_PLAIN)} or a name with a prefix, such as {names.GPU}"

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies import names
+from policies.boards import Board
 from policies.packing import State
 from policies.placement import capacity_for, resource_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
-from policies.seating import Kept, Kind, Seating, nodes_in
+from policies.seating import Kept, Kind, Nodes, Seating, nodes_in
 from policies.supply import Supply, size_of, survey
-from policies.view import NodeView, PodView
+from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
 _MOST_HELD: Final = 64
 _ONE_GB: Final = "1gb"
@@ -62,6 +63,22 @@ class Ground:
         if kind not in self._ever:
             self._ever[kind] = any(_holds(self._sites[site].node, kind) for site in nodes_in(kind.candidates))
         return self._ever[kind]
+
+    def unused(self, kind: Kind, now: float) -> Nodes:
+        """Return the nodes that have had all that a pod needs, as far as we know, for as long as the scheduler may take.
+
+        A node that was cut a moment ago is not among them: the scheduler may not have looked at it yet.
+        """
+        need, found = Counter(kind.profiles), 0
+        for position in nodes_in(kind.candidates):
+            site = self._sites[position]
+            if (
+                not now - UNSCHEDULABLE_S < site.node.ordered_at <= now
+                and all(site.grantable.get(profile, 0) >= count for profile, count in need.items())
+                and all(site.now.get(name, 0) >= amount for name, amount in kind.room)
+            ):
+                found |= 1 << position
+        return found
 
     def vacate(self, pod: PodView) -> None:
         """Let a pod leave."""
@@ -176,12 +193,19 @@ def _holds(node: NodeView, kind: Kind) -> bool:
         return False
     return all(
         max(
-            sum(capacity_for(board.model, board.mode, (), profile) for board in node.boards),
+            sum(_most(board, profile) for board in node.boards),
             node.allocatable.get(resource_of(profile), 0) // 1000,
         )
         >= count
         for profile, count in Counter(kind.profiles).items()
     )
+
+
+def _most(board: Board, profile: str) -> int:
+    """Return how many slices of a profile a board could bear; one that cannot be cut stays as it is."""
+    if board.cuttable:
+        return capacity_for(board.model, board.mode, (), profile)
+    return sum(item.profile == profile for item in board.slices)
 
 
 def _filler(state: State) -> str:

@@ -5,9 +5,11 @@ quota. Planning looks at the time when all of those have left (`then`); a gate i
 for the pod as long as they are still there (`now`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from itertools import compress
+from operator import attrgetter
 
+import msgspec
 from msgspec.structs import replace
 
 from policies import names
@@ -17,13 +19,13 @@ from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
 from policies.placement import profile_of
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, capacities, never, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, never, statuses
 from policies.settings import QuotaSettings
 from policies.supply import size_of
 from policies.view import PodView, View
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod that a quota in force counts.
 
     Attributes:
@@ -51,7 +53,7 @@ class Ledger:
         leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
         claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
             theirs until they have it.
-        members: the pods that quotas count, those on their way out left aside.
+        standing: the pods that each quota (by title) counts, those on their way out left aside.
     """
 
     def __init__(self, view: View, settings: QuotaSettings) -> None:
@@ -61,38 +63,39 @@ class Ledger:
         self._charges = Charges(view.nodes, settings)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
-        self._in_force = {
+        self._by_space = {
             space: quota for space, quota in self._governed.by_namespace.items() if quota.title not in unready
         }
-        in_force = [quota for quota in view.quotas if quota.title not in unready]
+        self._in_force = in_force = [quota for quota in view.quotas if quota.title not in unready]
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
-        claimants = {pod.key: pod for pod in view.pods if pod.gated and self.quota(pod)} if in_force else {}
+        waiting = (pod for pod in view.pods if pod.gated and not pod.terminating) if in_force else ()
+        claimants = {pod.key: pod for pod in waiting if self.quota(pod)}
         self.leaving = {
-            pod.key: pod.evicted_for for pod in view.pods if _is_leaving(pod) and pod.evicted_for in claimants
+            pod.key: pod.evicted_for
+            for pod in view.pods
+            if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
         }
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
         self.claimants = frozenset((*self.leaving.values(), *held))
-        self.members: dict[str, Member] = {}
-        sums: dict[str, tuple[QuotaView, dict[str, int]]] = {quota.title: (quota, {}) for quota in in_force}
-        by_space = {space: sums[quota.title] for space, quota in self._in_force.items()}
-        for pod in view.pods if in_force else ():
-            if pod.namespace not in by_space or not _counts(pod):
+        self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
+        self._released: dict[str, dict[str, Member]] = {quota.title: {} for quota in in_force}
+        books = {space: (quota, self.standing[quota.title]) for space, quota in self._by_space.items()}
+        for pod in view.pods if books else ():
+            if (book := books.get(pod.namespace)) is None or not _counts(pod):
                 continue
-            quota, total = by_space[pod.namespace]
-            key, charge = pod.key, self.charge(pod)
-            if key in self.leaving:
-                self._count_leaving(quota, self.quota(claimants[self.leaving[key]]), charge)
-                continue
-            self.members[key] = Member(pod, quota, charge)
-            for name, amount in charge.items():
-                total[name] = total.get(name, 0) + amount
-        for quota, total in sums.values():
+            (quota, members), charge = book, self._charges.of(pod)
+            if self.leaving and pod.key in self.leaving:
+                self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
+            else:
+                members.append(Member(pod, quota, charge))
+        for quota in in_force:
+            total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):
                 usage.add(quota, total)
 
     def quota(self, pod: PodView) -> QuotaView | None:
         """Return the quota in force that governs a pod, or None."""
-        return self._in_force.get(pod.namespace)
+        return self._by_space.get(pod.namespace)
 
     def governs(self, pod: PodView) -> bool:
         """Return whether a quota governs a pod, or would if it had no fault."""
@@ -129,13 +132,15 @@ class Ledger:
         if quota := self.quota(pod):
             self.then.add(quota, self.charge(pod))
 
-    def hold(self, pod: PodView, lacks: Iterable[Lack]) -> None:
-        """Keep a waiting pod's place: where its own quota keeps it out, only before others of that quota."""
+    def waits_for_its_own(self, pod: PodView, lacks: Iterable[Lack]) -> bool:
+        """Return whether only pods of a pod's own quota can let it in: with what these use it is too much without others."""
         quota = self.quota(pod)
-        if quota and any(lack.limit != "sum" for lack in lacks):
+        return quota is not None and any(self.then.of(quota)[lack.resource] + lack.asked > lack.bound for lack in lacks)
+
+    def hold_among_its_own(self, pod: PodView) -> None:
+        """Keep a waiting pod's place before others of its quota only."""
+        if quota := self.quota(pod):
             self.then.add_to_own(quota, self.charge(pod))
-        else:
-            self.grant(pod)
 
     def as_shown(self, quota: QuotaView, lack: Lack) -> Lack:
         """Return a lack with what the status of quotas shows as used, apart from what is kept for pods that stand before."""
@@ -145,35 +150,40 @@ class Ledger:
     def release(self, pod: PodView) -> None:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):
-            member = self.members[pod.key] = Member(pod, quota, self.charge(pod))
+            member = self._released[quota.title][pod.key] = Member(pod, quota, self.charge(pod))
             for usage in (self.now, self.real, self._shown):
                 usage.add(quota, member.charge)
 
     def withdraw(self, pod: PodView) -> None:
         """Count a released pod as one that is released later after all."""
-        if member := self.members.pop(pod.key, None):
+        quota = self.quota(pod)
+        if quota and (member := self._released[quota.title].pop(pod.key, None)):
             for usage in (self.now, self.real, self._shown):
-                usage.add(member.quota, member.charge, -1)
+                usage.add(quota, member.charge, -1)
 
-    def in_order(self, waiting: Iterable[PodView]) -> list[PodView]:
+    def in_order(self, waiting: Iterable[PodView], could_run: Callable[[PodView], bool]) -> list[PodView]:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one. Before all of them stand those for whom others have left, and then
+        waiting pods that stand before this one; not those that no node could ever serve. Before all of them stand those for whom others have left, and then
         those for whom others are on their way out: what these leave is theirs.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
             return everybody
         before: dict[str, dict[str, int]] = {}
-        first, others = self._split(everybody, WITHIN_MIN, before)
-        second, rest = self._split(others, WITHIN_GUARANTEED, before)
+        first, others = self._split(everybody, WITHIN_MIN, before, could_run)
+        second, rest = self._split(others, WITHIN_GUARANTEED, before, could_run)
         ordered = [*first, *second, *rest]
         going = set(self.leaving.values())
         return sorted(ordered, key=lambda pod: (pod.key not in self.claimants, pod.key in going))
 
     def _split(
-        self, waiting: Iterable[PodView], worst: int, before: dict[str, dict[str, int]]
+        self,
+        waiting: Iterable[PodView],
+        worst: int,
+        before: dict[str, dict[str, int]],
+        could_run: Callable[[PodView], bool],
     ) -> tuple[list[PodView], list[PodView]]:
         """Return those of a class or a better one with all who stand before them, and the others; `before` grows."""
         inside: list[PodView] = []
@@ -184,39 +194,46 @@ class Ledger:
                 inside.append(pod)
                 continue
             charge, more = self.charge(pod), before.setdefault(quota.title, {})
-            if self.then.rank(quota, charge, more) > worst:
+            besides = more if pod.gated else {name: more.get(name, 0) - amount for name, amount in charge.items()}
+            if self.then.rank(quota, charge, besides) > worst:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            for name, amount in charge.items():
-                more[name] = more.get(name, 0) + amount
+            if pod.gated and could_run(pod):  # who is not gated is counted already
+                for name, amount in charge.items():
+                    more[name] = more.get(name, 0) + amount
         return inside, outside
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""
-        return -pod.priority, pod.created, self._size(pod), pod.namespace, pod.name
+        return -pod.priority, pod.created, _size(pod, self.charge(pod)), pod.namespace, pod.name
 
-    def capacities(self) -> dict[str, str]:
-        """Return the true capacity label of every pod that is counted; running pods by older, then as in the queue."""
-        labels: dict[str, str] = {}
-        borrowing: dict[str, list[Member]] = {}
-        above = {quota.title for quota in self._in_force.values() if self.now.is_above_min(quota)}
-        for key, member in self.members.items():
-            if above and member.quota.title in above:
-                borrowing.setdefault(member.quota.title, []).append(member)
-            else:
-                labels[key] = names.IN_QUOTA
-        for members in borrowing.values():
-            members.sort(key=self._running_order)
-            labels |= capacities(members[0].quota, ((member.pod.key, member.charge) for member in members))
-        return labels
+    def over_quota(self) -> dict[str, Member]:
+        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue."""
+        over: dict[str, Member] = {}
+        for quota in self._in_force:
+            if self.now.is_above_min(quota):
+                members = [*self.standing[quota.title], *self._released[quota.title].values()]
+                members.sort(key=_running_order)
+                beyond = beyond_min(quota, (member.charge for member in members))
+                over |= {member.pod.key: member for member in compress(members, beyond)}
+        return over
 
-    def relabels(self, capacities: Mapping[str, str]) -> Iterator[Relabel]:
-        """Yield the labels that are not true, of pods that have been released before; by namespace/name."""
-        for key, capacity in sorted(capacities.items()):
-            pod = self.members[key].pod
-            if pod.capacity != capacity and not pod.gated and not pod.terminating:
-                yield Relabel(pod=key, uid=pod.uid, version=pod.version, capacity=capacity)
+    def capacity(self, pod: PodView, over: Collection[str]) -> str:
+        """Return the true capacity label of a pod that is counted; empty where no quota in force governs it."""
+        if not self.quota(pod):
+            return ""
+        return names.OVER_QUOTA if over and pod.key in over else names.IN_QUOTA
+
+    def relabels(self, over: Collection[str]) -> list[Relabel]:
+        """Return the labels that are not true, of pods that have been released before; by namespace/name."""
+        found: list[Relabel] = []
+        for members in self.standing.values():
+            for pod in (member.pod for member in members):
+                capacity = self.capacity(pod, over)
+                if pod.capacity != capacity and not pod.gated and not pod.terminating:
+                    found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
+        return sorted(found, key=attrgetter("pod"))
 
     def statuses(self) -> tuple[QuotaStatus, ...]:
         """Return the status of every quota."""
@@ -231,15 +248,23 @@ class Ledger:
         else:
             self.now.add_to_total(quota, charge)
 
-    def _running_order(self, member: Member) -> tuple[int, int, Size, str, str]:
-        pod = member.pod
-        return pod.created, -pod.priority, self._size(pod), pod.namespace, pod.name
 
-    def _size(self, pod: PodView) -> Size:
-        charge = self.charge(pod)
-        compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
-        memory = charge.get(names.GPU_MEMORY_QUOTA, 0)
-        return memory, compute, charge.get("cpu", 0), charge.get("memory", 0)
+def _running_order(member: Member) -> tuple[int, int, Size, str, str]:
+    pod = member.pod
+    return pod.created, -pod.priority, _size(pod, member.charge), pod.namespace, pod.name
+
+
+def _size(pod: PodView, charge: Amounts) -> Size:
+    compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
+    return charge.get(names.GPU_MEMORY_QUOTA, 0), compute, charge.get("cpu", 0), charge.get("memory", 0)
+
+
+def _sum(charges: Iterable[Amounts]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for charge in charges:
+        for name, amount in charge.items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def _counts(pod: PodView) -> bool:

@@ -44,6 +44,7 @@ NON_PREEMPTIBLE: Final = PREFIX + "non-preemptible"
 # Annotations that only we write on pods.
 RECORD: Final = PREFIX + "gpu-request"
 EVICTED_FOR: Final = PREFIX + "evicted-for"
+RELEASED_AT: Final = PREFIX + "released-at"  # when our gate was removed: no condition of the scheduler says it
 
 # Annotations of nodes. spec-* say what the leader wants, status-* what the agent has; the counting ones are those of nos.
 SPEC_GPU: Final = PREFIX + "spec-gpu-"  # spec-gpu-<i>-<profile>: n
@@ -90,6 +91,7 @@ NO_ROOM: Final = "NoSliceFits"  # slices of its kind exist or could, but none ca
 NO_BOARD: Final = "NoBoardMakesSlice"  # no board that the pod may use, away or not, ever makes it
 NODES_AWAY: Final = "NodesAway"  # only nodes that are cordoned or not Ready could serve it
 NODES_FULL: Final = "NodesFull"  # nodes have a slice for it, but not the CPU, memory or number of pods
+UNUSED: Final = "SchedulerFindsNoNode"  # a node has all that we know of the pod to need, and yet it is not bound
 PROMISED: Final = "SlicesPromised"  # free slices are promised to pods that the scheduler has not bound yet
 BOARDS_READY: Final = "BoardsReady"  # of Partitioning, True: every board can be cut
 BOARD_FAILED: Final = "BoardFailed"  # False: a board cannot be cut, or an operation on it has failed
@@ -108,6 +110,7 @@ NOTHING_TO_RECLAIM: Final = "NothingToReclaim"  # it may take back what is lent,
 QUOTA_INVALID: Final = "QuotaInvalid"  # the quota that governs the pod has a fault
 RECLAIMED: Final = "Reclaimed"  # of an eviction: a quota takes back what is its own
 PREEMPTED: Final = "Preempted"  # of an eviction: the same quota needs it for a higher priority
+PLACE_LOST: Final = "PlaceLost"  # of an eviction: what the pod was let through for is gone, so it is to wait again
 EVICTION_REFUSED: Final = "EvictionRefused"  # the API server does not let a victim go: a budget, mostly
 VICTIM_STAYS: Final = "VictimDoesNotEnd"  # an evicted pod is still there, long after its grace
 QUOTA_READY: Final = "Ready"  # the condition of a quota, and its reason when it is True
@@ -116,6 +119,7 @@ QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespac
 POLICY_READY: Final = "Ready"  # the condition of a policy, and its reason when it is True
 POLICY_CONFLICT: Final = "Conflict"  # False: an older policy governs the namespace
 POLICY_INVALID: Final = "Invalid"  # False: it has faults, and pods that ask for a GPU where it governs are denied
+QUOTA_FAULTY: Final = "Invalid"  # False: it has faults; the pods that it would govern wait
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read
 
 

@@ -66,9 +66,11 @@ def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable
         promised: released pods that are not bound. While one of them could still come to a withdrawn slice, nothing
             is decided.
     """
+    if not node.in_flight or node.cut == node.spec_plan:
+        return None
     slices = [item for board in node.boards for item in board.slices]
     withdrawn = {item.profile for item in slices if item.withdrawn}
-    if not node.in_flight or node.cut == node.spec_plan or not withdrawn:
+    if not withdrawn:
         return None
     staying = Counter(item.profile for item in slices if not item.withdrawn)
     need = slices_of(bound)

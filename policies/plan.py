@@ -24,10 +24,17 @@ _TRIES = 10_000  # of all repairs of one plan together
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """A pod to be served; `settled` if it has been released, so that only slices that exist serve it."""
+    """A pod to be served.
+
+    Attributes:
+        pod: the pod.
+        settled: it has been released, so that only slices that exist serve it.
+        avoid: nodes on which it is not to be served.
+    """
 
     pod: PodView
     settled: bool = False
+    avoid: Nodes = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -89,6 +96,7 @@ class Planner:
             self._serve(guest)
         if guest.seat:
             self.found.guests[guest.key] = guest
+            self.found.refused.pop(guest.key, None)
             return True
         # What has been admitted since only takes more room, so no later pod of this kind can be served.
         guest.kind.refused = True
@@ -142,12 +150,22 @@ class _Kinds:
     def __init__(self, seating: Seating) -> None:
         self._seating = seating
         self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._of_pods: dict[str, Kind] = {}
         self._admitting: dict[Constraints, Nodes] = {}
 
     def of(self, demand: Demand) -> Kind:
         """Return the kind of a pod."""
+        if demand.settled or demand.avoid:
+            return self._find(demand)
+        key = demand.pod.key
+        kind = self._of_pods.get(key)
+        if kind is None:
+            kind = self._of_pods[key] = self._find(demand)
+        return kind
+
+    def _find(self, demand: Demand) -> Kind:
         pod, room = demand.pod, room_request(demand.pod)
-        key = (pod.slices, pod.constraints, room, demand.settled)
+        key = (pod.slices, pod.constraints, room, demand.settled, demand.avoid)
         kind = self._kinds.get(key)
         if kind is None:
             profiles = [profile_of(resource) for resource, count in pod.slices for _ in range(count)]
@@ -155,7 +173,7 @@ class _Kinds:
             kind = self._kinds[key] = Kind(
                 profiles=tuple(profiles),
                 room=room,
-                candidates=self._admits(pod.constraints),
+                candidates=self._admits(pod.constraints) & ~demand.avoid,
                 settled=demand.settled,
                 size=sum(size_of(profile)[0] for profile in profiles),
             )

@@ -23,6 +23,7 @@ Amounts = Mapping[str, int]
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _LARGEST: Final = Fraction(2**63 - 1)  # the API server caps larger amounts at that
+_FROM_MILLI: Final = tuple(name for name, power in _DECIMAL.items() if power >= -3)
 # At most so many digits: Python refuses to read numbers of more than 4300, and nobody means one of 60.
 _QUANTITY: Final = re.compile(
     r"([+-]?)([0-9]{1,60}\.?[0-9]{0,60}|\.[0-9]{1,60})(?:([eE][+-]?[0-9]{1,3})|([KMGTPE]i|[numkMGTPE]))?"
@@ -84,8 +85,18 @@ def canonical(quantity: Quantity) -> str:
 def format_milli(thousandths: int, *, binary: bool = False) -> str:
     """Return an amount in thousandths as a canonical quantity, with binary suffixes (`800Mi`) if asked and exact."""
     if binary and thousandths % 1024_000 == 0:
-        return canonical(f"{thousandths // 1024_000}Ki")
-    return canonical(f"{thousandths}m")
+        return _shortened(thousandths // 1024_000, 1024, tuple(_BINARY))
+    return _shortened(thousandths, 1000, _FROM_MILLI)
+
+
+def _shortened(number: int, step: int, suffixes: tuple[str, ...]) -> str:
+    """Return a number of the first unit in the largest that leaves it whole; each is `step` of the one before it."""
+    if number == 0:
+        return "0"
+    place = 0
+    while number % step == 0 and place < len(suffixes) - 1:
+        number, place = number // step, place + 1
+    return f"{number}{suffixes[place]}"
 
 
 def _with_suffix(value: Fraction, suffixes: list[tuple[str, Fraction]]) -> str:

@@ -4,7 +4,7 @@ Amounts are thousandths throughout, and a resource that is absent is not zero: o
 lent nor governed by it, one that `max` does not name has no cap. Everything is added up afresh from lists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -170,18 +170,16 @@ def never(quota: QuotaView, usage: Usage, charge: Amounts, *, borrows: bool = Tr
     return found
 
 
-def capacities(quota: QuotaView, charges: Iterable[tuple[str, Amounts]]) -> dict[str, str]:
-    """Return the capacity label of each pod that a quota counts; the pods (key, cost) in the order of section 4."""
+def beyond_min(quota: QuotaView, charges: Iterable[Amounts]) -> Iterator[bool]:
+    """Yield for each pod that a quota counts, by its cost, whether it is over-quota; pods in the order of section 4."""
     running: dict[str, int] = {}
-    labels: dict[str, str] = {}
-    for key, charge in charges:
+    for charge in charges:
         over = False
         for name, least in quota.min.items():
             if asked := charge.get(name, 0):
                 running[name] = running.get(name, 0) + asked
                 over = over or running[name] > least
-        labels[key] = names.OVER_QUOTA if over else names.IN_QUOTA
-    return labels
+        yield over
 
 
 def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> tuple[QuotaStatus, ...]:

@@ -3,13 +3,17 @@
 What gets past it all the same, since the webhook's memory lags or was not there, becomes a condition: `govern` decides.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from policies import names
+from policies.catalogue import models
+from policies.charges import share_of
 from policies.faults import fault
 from policies.governing import QuotaView
+from policies.needs import is_slice
+from policies.placement import profile_of
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,10 +28,17 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def judge_quota(quota: QuotaView, others: Iterable[QuotaView], old: QuotaView | None = None) -> Judgement:
+def judge_quota(
+    quota: QuotaView,
+    others: Iterable[QuotaView],
+    old: QuotaView | None = None,
+    *,
+    exists: Callable[[str], bool],
+) -> Judgement:
     """Return what is to be said of a new or changed quota; `others` are all there are, itself included or not.
 
     Of a changed one only the namespaces that it adds are looked at: who mends a conflict step by step is not hindered.
+    `exists` says whether there is a namespace of that name.
     """
     added = {*quota.namespaces} - {*(old.namespaces if old else ())}
     faults, warnings = list(quota.faults), []
@@ -47,4 +58,34 @@ def judge_quota(quota: QuotaView, others: Iterable[QuotaView], old: QuotaView | 
             )
         else:
             warnings.append(f"{other.title} is no longer in force: this quota governs {spaces}")
-    return Judgement(faults=tuple(faults), warnings=tuple(warnings) if not faults else ())
+    if faults:
+        return Judgement(faults=tuple(faults))
+    absent = sorted(space for space in added if not exists(space))
+    warnings += [
+        fault("spec.namespaces", space, "is not there yet: it is governed once it is created") for space in absent
+    ]
+    return Judgement(warnings=(*warnings, *_oddities(quota)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _oddities(quota: QuotaView) -> Iterator[str]:
+    """Yield what is legal in the amounts of a quota, and hardly what its author wants."""
+    if not quota.min and not quota.max:
+        yield "spec: neither min nor max names a resource: this quota grants, lends and limits nothing"
+    for name, least in sorted(quota.min.items()):
+        if not least:
+            yield fault(f"spec.min[{name}]", "0", "all that is used of it is borrowed, and may be taken back any time")
+    for name in sorted(quota.max.keys() - quota.min.keys()):
+        yield f"spec.max[{name}]: spec.min does not name it: it is limited, but neither guaranteed nor lent"
+    for name in sorted(quota.min.keys() | quota.max.keys()):
+        yield from _unheard_of(name)
+
+
+def _unheard_of(name: str) -> Iterator[str]:
+    if is_slice(name):
+        if not any(share_of(model, profile_of(name)) for model in models()):
+            yield f"{name}: no board of which Apportion knows makes such a slice"
+    elif name.startswith(names.NVIDIA_PREFIX) and name not in (names.GPU, names.GPU_SHARED):
+        yield f"{name}: is neither a GPU nor a slice: only pods that ask for it by this name are counted"

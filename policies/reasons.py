@@ -1,7 +1,7 @@
 """Why a pod waits, in one sentence with numbers that a person understands (pain L01)."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from policies import names
 from policies.packing import Packing, State
@@ -38,21 +38,24 @@ def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> 
         nodes: every node, those that are away included.
     """
     seating = plan.seating
-    makers = [
-        site
-        for site in nodes_in(kind.candidates)
-        if all(any(_makes(plot, profile) for plot in seating.sites[site].plots) for profile in kind.profiles)
-    ]
+    alike: dict[tuple[State, ...], list[int]] = {}  # nodes by their boards: a large cluster has few different ones
+    for site in nodes_in(kind.candidates):
+        alike.setdefault(tuple(seating.states[site]), []).append(site)
+    makers = {
+        boards: sites
+        for boards, sites in alike.items()
+        if all(any(_makes(board.plot, profile) for board in boards) for profile in kind.profiles)
+    }
     if not makers:
         code, why = _nobody_makes(pod, kind, nodes)
-    elif placed := [site for site in makers if seating.spreads(kind, seating.states[site])]:
-        code, why = names.NODES_FULL, _lacks_room(kind, [seating.room[site] for site in placed])
+    elif placed := [sites for boards, sites in makers.items() if seating.spreads(kind, list(boards))]:
+        code, why = names.NODES_FULL, _lacks_room(kind, [seating.room[site] for sites in placed for site in sites])
     else:
-        boards = [
-            [state for state in seating.states[site] if any(_makes(state.plot, name) for name in kind.profiles)]
-            for site in makers
+        nodes_alike = [
+            ([board for board in boards if any(_makes(board.plot, name) for name in kind.profiles)], len(sites))
+            for boards, sites in makers.items()
         ]
-        code, why = names.NO_ROOM, _lacks_slices(kind, boards, seating.packing)
+        code, why = names.NO_ROOM, _lacks_slices(kind, nodes_alike, seating.packing)
     return code, f"{needs(kind)}{why}"
 
 
@@ -92,19 +95,21 @@ def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
     return f"{_have(len(rooms), 'node')} {place} {without}"
 
 
-def _lacks_slices(kind: Kind, boards: list[list[State]], packing: Packing) -> str:
-    """Return what is missing on the boards that make the slices, node by node."""
-    states = [state for states in boards for state in states if not state.plot.rigid]
-    alike = {state: _Board(state) for state in dict.fromkeys(states)}  # a large cluster has few different ones
-    cuttable = [alike[state] for state in states]
+def _lacks_slices(kind: Kind, nodes: list[tuple[list[State], int]], packing: Packing) -> str:
+    """Return what is missing on the boards that make the slices, which so many nodes have."""
+    cuttable: Counter[State] = Counter()
+    for states, count in nodes:
+        for state in states:
+            if not state.plot.rigid:
+                cuttable[state] += count
     if not cuttable:
         return "no board that makes that can be cut now, and none of its slices is free"
     if len(set(kind.profiles)) > 1:
         return "no node has room for all of them"
     profile = kind.profiles[0]
     if len(kind.profiles) == 1:
-        return _lacks_one(profile, cuttable)
-    most = max(sum(_more(state, profile, packing) for state in states) for states in boards)
+        return _lacks_one(profile, {_Board(state): count for state, count in cuttable.items()})
+    most = max(sum(_more(state, profile, packing) for state in states) for states, _ in nodes)
     return f"no node has room for more than {most} of them"
 
 
@@ -141,21 +146,22 @@ class _Board:
         return bool(known and known.max and self.taken.count(profile) >= known.max)
 
 
-def _lacks_one(profile: str, boards: list[_Board]) -> str:
-    """Return why no board can take a slice that all of them make."""
+def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
+    """Return why no board can take a slice that all of them make; so many there are of each."""
     gigabytes, _ = size_of(profile)
     able = [board for board in boards if board.units >= board.needs(profile)[0]]
     if not able:
         most = max(board.gigabytes() for board in boards)
-        return f"no board has {gigabytes} GB free (the freest of {len(boards)} has {most} GB)"
-    found = f"{_have(len(able), 'board')} {gigabytes} GB free"
+        return f"no board has {gigabytes} GB free (the freest of {sum(boards.values())} has {most} GB)"
+    count = sum(boards[board] for board in able)
+    found = f"{_have(count, 'board')} {gigabytes} GB free"
     if all(board.parts < board.needs(profile)[1] for board in able):
         return (
             f"{found}, but {'no MPS client left' if able[0].mps else f'not {able[0].needs(profile)[1]} compute slices'}"
         )
     if all(board.has_all(profile) for board in able):
         return f"{found}, but already as many {profile} as can be"
-    return f"{found}, {'not' if len(able) == 1 else 'none'} contiguous"
+    return f"{found}, {'not' if count == 1 else 'none'} contiguous"
 
 
 def _have(count: int, thing: str) -> str:

@@ -6,10 +6,9 @@ guaranteed above it, if its own stays within that; (3) pods of lower priority of
 it fits, in quota and on a node; then all that turn out unneeded are given back, the last first. Nobody goes in vain.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies import names
 from policies.ledger import Member
 from policies.trial import Claimant, Rank, Stage, Trial
 from policies.view import PodView
@@ -36,16 +35,16 @@ class Reclaim:
 
     Attributes:
         stage: what victims are taken from.
-        members: the pods that quotas count and that could be asked to go.
+        standing: the pods that each quota (by title) counts and that could be asked to go.
         now: seconds since the epoch.
     """
 
     stage: Stage
-    members: Sequence[Member]
+    standing: Mapping[str, Sequence[Member]]
     now: float
-    _gone: set[str] = field(default_factory=set)
+    _gone: set[Member] = field(default_factory=set)
     _over: list[Member] | None = None
-    _within: dict[str, list[Member]] = field(default_factory=dict)
+    _lower: dict[tuple[str, int], tuple[list[Member], list[Member]]] = field(default_factory=dict)
     _vain: dict[tuple[object, ...], bool] = field(default_factory=dict)
 
     def search(self, claimant: Claimant) -> Found:
@@ -70,26 +69,28 @@ class Reclaim:
 
     def _search(self, claimant: Claimant) -> Found:
         trial = Trial(claimant, self.stage)
-        opened = any(trial.rank(member) for member in self._candidates(claimant, trial))
+        candidates = self._candidates(claimant, trial)
+        opened = any(trial.rank(member) for member in candidates if member not in self._gone)
         if not trial.satisfied() and not (opened and self._descend(claimant, trial, set(), iter(range(_STEPS)))):
             return Found(opened=opened)
         trial.give_back_unneeded()
         for member in trial.taken:
-            self._gone.add(member.pod.key)
+            self._gone.add(member)
             for budget in trial.covering(member):
                 self.stage.left[budget] -= 1
             self.stage.ground.slow_down(member.pod)
         return Found(trial.taken, opened)
 
-    def _descend(self, claimant: Claimant, trial: Trial, seen: set[frozenset[str]], steps: Iterator[int]) -> bool:
+    def _descend(self, claimant: Claimant, trial: Trial, seen: set[frozenset[Member]], steps: Iterator[int]) -> bool:
         """Take victims in their order until the claimant fits; where that leads nowhere, go back and take the next.
 
         Return whether it fits; else nobody has gone whom this has taken.
         """
         candidates = self._candidates(claimant, trial)
-        while next(steps, None) is not None and (chosen := self._first(candidates, trial)):
-            candidates = [member for member in candidates if member is not chosen]
-            going = frozenset((*(member.pod.key for member in trial.taken), chosen.pod.key))
+        passed = self._gone.union(trial.taken)
+        while next(steps, None) is not None and (chosen := self._first(candidates, passed, trial)):
+            passed.add(chosen)
+            going = frozenset((*trial.taken, chosen))
             if going in seen:
                 continue
             seen.add(going)
@@ -102,22 +103,28 @@ class Reclaim:
     def _candidates(self, claimant: Claimant, trial: Trial) -> list[Member]:
         """Return who may be asked to go for a claimant, in the order of victims but for what a trial decides."""
         if self._over is None:
-            self._over, self._within = [], {}
-            for member in sorted(self.members, key=_victims_order):
-                if self.stage.labels.get(member.pod.key) == names.OVER_QUOTA:
-                    self._over.append(member)
-                else:
-                    self._within.setdefault(member.quota.title, []).append(member)
-        quota, own = claimant.quota, self._within.get(claimant.quota.title, []) if claimant.pod.preempts else []
-        over = self._over if trial.may_ask_others() else [member for member in self._over if member.quota is quota]
-        gone = self._gone.union(member.pod.key for member in trial.taken)
-        return [member for member in (*over, *own) if member.pod.key not in gone]
+            staying = (member for member in self.stage.over.values() if not member.pod.gated)
+            self._over = sorted(staying, key=_victims_order)
+        over, within = self._lower_of(claimant) if claimant.pod.preempts else ([], [])
+        return [*(self._over if trial.may_ask_others() else over), *within]
 
-    def _first(self, candidates: Sequence[Member], trial: Trial) -> Member | None:
+    def _lower_of(self, claimant: Claimant) -> tuple[list[Member], list[Member]]:
+        """Return the pods of a claimant's quota that have lower priority, over-quota and not, in the order of victims."""
+        key = claimant.quota.title, claimant.pod.priority
+        if key not in self._lower:
+            lower = [member for member in self.standing[key[0]] if member.pod.priority < key[1]]
+            lower.sort(key=_victims_order)
+            over = {member for member in lower if member.pod.key in self.stage.over}
+            self._lower[key] = [m for m in lower if m in over], [m for m in lower if m not in over]
+        return self._lower[key]
+
+    def _first(self, candidates: Sequence[Member], passed: Collection[Member], trial: Trial) -> Member | None:
         """Return the first of the victims: candidates stand in order, but that who straddles comes after who does not."""
         best: tuple[Rank, Member] | None = None
         for member in candidates:
-            if best and not best[0][1] and _victims_order(member)[:2] != _victims_order(best[1])[:2]:
+            if member in passed:
+                continue
+            if best and not best[0][1] and _victims_order(member) != _victims_order(best[1]):
                 break
             if self._may_go(member.pod) and (rank := trial.rank(member)) and trial.budgeted(member):
                 best = min(best or (rank, member), (rank, member), key=lambda item: item[0])

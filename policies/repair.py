@@ -80,8 +80,10 @@ class _Chain:
         """Seat a pod; of those standing nobody is asked. Return whether it sits; else nothing has changed."""
         tried: set[tuple[object, ...]] = set()
         for site in nodes_in(guest.kind.candidates):
+            if not (others := list(self.seating.guests[site])):
+                continue
             look = tuple(sorted(state.number for state in self.seating.states[site]))
-            for other in list(self.seating.guests[site]):
+            for other in others:
                 # Where nodes look the same, giving way on one is worth as much as on another.
                 place = (look, other.kind, *_boards(self.seating, other))
                 if other in standing or other.kind is guest.kind or place in tried:
@@ -112,7 +114,7 @@ class _Chain:
 def _refill(seating: Seating, guest: Guest, budget: Budget) -> bool:
     """Seat a pod on a board that is emptied for it, if all who sat there find other seats."""
     for site in nodes_in(guest.kind.candidates):
-        for plot in range(len(seating.states[site])):
+        for plot in range(len(seating.states[site])) if seating.guests[site] else ():
             others = [other for other in seating.guests[site] if plot in other.home.plots]
             if not others or not budget.spend():
                 continue

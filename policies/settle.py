@@ -8,7 +8,6 @@ destroyed. Everything is derived from the view afresh: a settled cluster settles
 from collections import Counter
 from functools import reduce
 from operator import or_
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,16 +17,13 @@ from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.orders import destroyed, judge_withdrawn, layouts
-from policies.plan import Planner, admits
+from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Guest, Kind, Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of, survey
-from policies.view import NodeView, PodView, View
+from policies.view import UNSCHEDULABLE_S, NodeView, PodView, View
 from policies.walk import Walk
-
-UNSCHEDULABLE_S: Final = 30
-"""Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
 
 
 def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
@@ -47,7 +43,7 @@ class _Sorted:
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
         self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota holds them
-        waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
+        self.waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
         for pod in view.pods:
             if pod.node:
                 if not pod.finished:
@@ -58,23 +54,12 @@ class _Sorted:
                 self.held += [pod] if pod.gated else []
             elif not (pod.slices or (ledger.holds(pod) if pod.gated else ledger.governs(pod))):
                 self.unneeding += [pod] if pod.gated else []
-            elif pod.gated or _given_up(pod, view.now):
-                waiting.append(pod)
+            elif pod.gated or pod.given_up(view.now):
+                self.waiting.append(pod)
             else:
                 self.promised.append(pod)
-        for bound in self.bound.values():
-            bound.sort(key=_key)
         for pods in (self.promised, self.held, self.unneeding):
             pods.sort(key=ledger.queue_order)
-        self.queue = ledger.in_order(waiting)
-
-
-def _key(pod: PodView) -> tuple[str, str]:
-    return pod.namespace, pod.name
-
-
-def _given_up(pod: PodView, now: float) -> bool:
-    return pod.unschedulable_since is not None and now - pod.unschedulable_since >= UNSCHEDULABLE_S
 
 
 class _Settlement:
@@ -83,7 +68,7 @@ class _Settlement:
     def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
         self.seen, self.ledger = seen, ledger
         self._told: dict[Kind, reasons.Reason] = {}
-        self.pods = {pod.key: pod for pod in (*seen.promised, *seen.queue)}
+        self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
         landing: dict[Constraints, set[str]] = {}
         for pod in seen.promised:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
@@ -92,7 +77,8 @@ class _Settlement:
         planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
         self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
-        self.walk.go(seen.promised, seen.queue)
+        self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
+        self.walk.go(seen.promised, self.queue)
         self.plan = planner.finish()
         self.plan.seating.let_go()
         self.sites = self.plan.seating.sites
@@ -110,18 +96,19 @@ class _Settlement:
         ordered += [action for action in judged if isinstance(action, Layout)]
         later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
         for key in later:
-            self.ledger.withdraw(self.pods[key])
-        labels = self.ledger.capacities()
+            if self.pods[key].gated:  # who has been given up by the scheduler counts all the same
+                self.ledger.withdraw(self.pods[key])
+        over = self.ledger.over_quota()
         return Decision(
             ungate=(
                 *(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in self.seen.unneeding),
                 *(
-                    self._release(pod, allowed[pod.key], labels.get(pod.key, ""))
-                    for pod in self.seen.queue
+                    self._release(pod, allowed[pod.key], self.ledger.capacity(pod, over))
+                    for pod in self.queue
                     if pod.key in allowed
                 ),
             ),
-            relabel=tuple(self.ledger.relabels(labels)),
+            relabel=tuple(self.ledger.relabels(over)),
             evict=tuple(self.walk.evict),
             quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
@@ -167,6 +154,8 @@ class _Settlement:
         for claim in claims:
             for profile, _ in claim.need if claim.role is Role.CANDIDATE else ():
                 homes[profile] = homes.get(profile, 0) | 1 << claim.home
+        if not homes:
+            return
         doomed: dict[str, Nodes] = {}
         for position, site in enumerate(self.sites):
             going = [destroyed(self.plan, position, plot) for plot in range(len(site.plots))]
@@ -178,12 +167,15 @@ class _Settlement:
                 claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
 
     def _stock(self) -> Stock:
-        states = self.plan.seating.states
+        nodes = [tuple(states) for states in self.plan.seating.states]
+        alike = dict.fromkeys(nodes)
+        slots = {node: Counter(item.profile for state in node for item in state.slots) for node in alike}
+        slices = {node: Counter(item.profile for state in node for item in state.all_slices) for node in alike}
         return Stock(
             now=[site.grantable for site in self.sites],
-            later=[Counter(item.profile for state in boards for item in state.slots) for boards in states],
+            later=[slots[node] for node in nodes],
             room=[site.now for site in self.sites],
-            ever=[Counter(item.profile for state in boards for item in state.all_slices) for boards in states],
+            ever=[slices[node] for node in nodes],
             whole=[site.node.allocatable for site in self.sites],
         )
 
@@ -205,7 +197,7 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
         waiting: list[Waiting] = []
-        for pod in self.seen.queue:
+        for pod in self.queue:
             kind = self.plan.refused.get(pod.key)
             if pod.key in self.walk.waits:
                 code, message = self.walk.waits[pod.key]
@@ -219,8 +211,10 @@ class _Settlement:
                 code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
             elif kind:
                 code, message = self._refused(pod, kind)
-            else:
+            elif pod.gated:
                 continue
+            else:
+                code, message = self._unused(self.plan.guests[pod.key])
             waiting.append(Waiting(pod=pod.key, reason=code, message=message))
         return waiting + [
             Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
@@ -231,6 +225,13 @@ class _Settlement:
         if kind not in self._told:
             self._told[kind] = reasons.refused(self.plan, pod, kind, self.seen.nodes)
         return self._told[kind]
+
+    def _unused(self, guest: Guest) -> reasons.Reason:
+        """Return why a pod waits that has been released and has a place that the scheduler does not give it."""
+        return names.UNUSED, (
+            f"{reasons.needs(guest.kind)}node {self.sites[guest.home.site].node.name} has that free, but the scheduler has "
+            f"found no node for {UNSCHEDULABLE_S} s: its own condition, PodScheduled, says what else the pod lacks"
+        )
 
     def _delay(self, guest: Guest, claim: Claim, ordered: set[str]) -> reasons.Reason:
         """Return why a pod that has been given slices is not released yet."""

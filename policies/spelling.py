@@ -6,7 +6,7 @@ none (pain W34). Under our own prefix a key within an edit distance of 2 of one 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -36,9 +36,13 @@ _DOTTED: Final = "nvidia.com."
 
 def nearest(key: str) -> str | None:
     """Return the annotation of ours that an unknown key under our prefix nearly is, or None."""
-    written = key.removeprefix(names.PREFIX).lower()
-    edits, found = min((_distance(written, ours.removeprefix(names.PREFIX)), ours) for ours in OUR_KEYS)
-    return found if edits <= _MOST_EDITS else None
+    return closest(key, OUR_KEYS, _MOST_EDITS)
+
+
+def closest(written: str, known: Iterable[str], edits: int) -> str | None:
+    """Return the first of the known names that is nearest to a written one, upper case aside; None beyond so many edits."""
+    distance, found = min((_distance(written.lower(), name), name) for name in known)
+    return found if distance <= edits else None
 
 
 def is_slice_name(resource: str) -> bool:

@@ -96,7 +96,11 @@ def survey(
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
-    then = _without(node, leaving, need - needed, needed) if leaving else node
+    ended = _held_by_ended(node, bound, need)
+    if ended:
+        leaving = {*leaving, *(item.pod for item in ended if item.pod)}
+    left = Counter(item.profile for item in ended)
+    then = _without(node, leaving, need - needed + left, needed) if leaving else node
     unshown = needed - _tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
@@ -112,10 +116,10 @@ def survey(
     now = room_left(node, bound)
     return Supply(
         node=node,
-        plots=tuple(_held(plots, unshown) if plots else [_foreign(node, needed)]),
+        plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
         room=room_left(node, staying) if leaving else now,
         now=now,
-        grantable=_grantable(node, need, doomed),
+        grantable=_grantable(node, need + left, doomed),
         doomed=doomed,
     )
 
@@ -135,15 +139,18 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
     given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
     """
-    boards = [_laid_out(board) for board in node.boards]
+    counted = any(board.counted for board in node.boards)
+    boards = [_laid_out(board) for board in node.boards] if counted else list(node.boards)
     missing = need - _tally(tuple(boards)).exist
+    if not (counted or missing):
+        return node
     for profile in sorted(missing.elements(), key=_largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
             if grown:
                 boards[position] = grown
                 break
-    return replace(node, boards=tuple(boards)) if boards else node
+    return replace(node, boards=tuple(boards))
 
 
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
@@ -184,6 +191,18 @@ def _with_used(board: Board, profile: str) -> Board | None:
     (placement,) = found.placed
     more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
     return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))
+
+
+def _held_by_ended(node: NodeView, bound: Sequence[PodView], need: Counter[str]) -> list[PlacedSlice]:
+    """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
+
+    Who counted them as used would evict a second pod for a lack that the first has already made good.
+    """
+    if _tally(node.boards).used == need:
+        return []
+    there = {pod.key for pod in bound}
+    slices = (item for board in node.boards for item in board.slices)
+    return [item for item in slices if item.used and item.pod is not None and item.pod not in there]
 
 
 def _without(node: NodeView, leaving: Collection[str], gone: Counter[str], needed: Counter[str]) -> NodeView:
@@ -297,12 +316,11 @@ def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> di
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 
-def room_left(node: NodeView, bound: Iterable[PodView]) -> Room:
+def room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
     """Return what a node has left besides slices when these pods are on it."""
-    room = {name: amount for name, amount in node.allocatable.items() if not is_slice(name)}
+    left = dict(node.allocatable)
     for pod in bound:
         for name, amount in pod.request.items():
-            if not is_slice(name):
-                room[name] = room.get(name, 0) - amount
-        room["pods"] = room.get("pods", 0) - 1000
-    return room
+            left[name] = left.get(name, 0) - amount
+    left["pods"] = left.get("pods", 0) - 1000 * len(bound)
+    return {name: amount for name, amount in left.items() if not is_slice(name)}

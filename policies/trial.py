@@ -43,7 +43,7 @@ class Stage:
         usage: usage when all who are on their way out have left, with all that is promised and held.
         real: the same without what is promised and held: what is there to be taken.
         ground: the nodes, in the same state.
-        labels: the true capacity label of every pod that a quota counts.
+        over: the pods (namespace/name) that are over-quota.
         budgets: what may be evicted at once.
         left: what each budget (namespace/name) still allows after what has been chosen for others.
     """
@@ -51,7 +51,7 @@ class Stage:
     usage: Usage
     real: Usage
     ground: Ground
-    labels: Mapping[str, str]
+    over: Mapping[str, Member]
     budgets: Sequence[BudgetView]
     left: dict[str, int] = field(init=False)
 
@@ -142,8 +142,7 @@ class Trial:
                 return None
             straddles = all(below)
         sizes = tuple(-member.charge.get(name, 0) for name in self._dimensions)
-        over = self._stage.labels.get(pod.key) == names.OVER_QUOTA
-        return not over, straddles, pod.priority, -pod.created, sizes, pod.key
+        return pod.key not in self._stage.over, straddles, pod.priority, -pod.created, sizes, pod.key
 
     def _leave(self, member: Member) -> None:
         for usage in (self._usage, self._real):

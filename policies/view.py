@@ -1,11 +1,14 @@
 """An immutable picture of the cluster: nodes with their boards, pods with what they need. The input of all decisions.
 
 Built from the API's objects once per change of each object, so that deciding never parses. Holds only what
-decisions read; 20,000 pods must fit in memory beside it.
+decisions read, and what many pods have in common once (pain R08): 20,000 pods must fit in memory beside it, and what
+is read of them at each decision in the processor's cache.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import math
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,16 +24,23 @@ from policies.policy import PolicyView
 from policies.quantity import Amounts, QuantityError, amounts
 from policies.timestamps import epoch
 
+UNSCHEDULABLE_S: Final = 30
+"""Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
+
 ORDER_S: Final = 60
 """Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
+_REMEMBERED: Final = 1 << 14  # values of pods that many have in common
 _MOST_SLICES: Final = 1000  # of one kind for one pod: more than a node makes, so that more would wait all the same
 
+H = TypeVar("H", bound=Hashable)
+V = TypeVar("V")
 
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node as decisions see it.
 
     Attributes:
@@ -70,9 +80,14 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the agent has not yet carried out the last order."""
         return self.spec_plan != self.status_plan
 
+    @property
+    def ordered_at(self) -> float:
+        """Return when the last order was given, in seconds since the epoch; infinity if there was none that says it."""
+        return int(self.spec_plan) / 1000 if self.spec_plan.isdecimal() else math.inf
+
     def overdue(self, now: float) -> bool:
         """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it."""
-        return self.in_flight and self.spec_plan.isdecimal() and now - int(self.spec_plan) / 1000 > ORDER_S
+        return self.in_flight and now - self.ordered_at > ORDER_S
 
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""
@@ -81,7 +96,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(item.placement for item in board.slices)
 
 
-class PodView(msgspec.Struct, frozen=True, kw_only=True):
+class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod as decisions see it.
 
     Attributes:
@@ -94,7 +109,9 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
         priority: its priority.
         gated: our gate holds it.
         held: a gate of somebody else holds it, so it is not planned for.
-        unschedulable_since: when the scheduler last said so, in seconds since the epoch; None if it did not.
+        unschedulable_since: since when the scheduler finds no node for it, in seconds since the epoch, and not before our
+            gate was removed; None if it does not say so.
+        released_at: when our gate was removed, in seconds since the epoch; 0 if it has not been.
         running: phase Running.
         finished: Succeeded or Failed: it holds nothing.
         terminating: a deletion is under way.
@@ -125,6 +142,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     gated: bool = False
     held: bool = False
     unschedulable_since: int | None = None
+    released_at: int = 0
     running: bool = False
     finished: bool = False
     terminating: bool = False
@@ -151,6 +169,10 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """Return whether it is bound and has not ended: its slices are taken."""
         return bool(self.node) and not self.finished
+
+    def given_up(self, now: float) -> bool:
+        """Return whether the scheduler has found no node for a pod for so long that its slices are not kept for it."""
+        return self.unschedulable_since is not None and now - self.unschedulable_since >= UNSCHEDULABLE_S
 
     @property
     def released(self) -> bool:
@@ -221,31 +243,29 @@ def view_pod(pod: Pod) -> PodView:
     conditions = {c.type: c for c in (status and status.conditions) or ()}
     labels, annotations = meta.labels or {}, meta.annotations or {}
     request = peak_request(pod)
+    released_at = _moment(annotations.get(names.RELEASED_AT))
     return PodView(
-        namespace=meta.namespace or "",
+        namespace=_once(meta.namespace or ""),
         name=meta.name or "",
         uid=meta.uid or "",
         version=meta.resource_version or "",
-        node=spec.node_name or "",
+        node=_once(spec.node_name or ""),
         created=epoch(meta.creation_timestamp),
         priority=spec.priority or 0,
         gated=names.GATE in gates,
         held=any(gate != names.GATE for gate in gates),
-        unschedulable_since=_unschedulable_since(conditions.get("PodScheduled")),
+        unschedulable_since=_unschedulable_since(conditions.get("PodScheduled"), released_at),
+        released_at=released_at,
         running=phase == "Running",
         finished=phase in _FINISHED,
         terminating=meta.deletion_timestamp is not None,
         controlled=any(owner.controller for owner in meta.owner_references or ()),
-        request=request,
-        slices=tuple(
-            sorted(
-                (name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name)
-            )
-        ),
-        constraints=constraints_of(spec),
+        request=_mapping(tuple(request.items())),
+        slices=_once(_slices_in(request)),
+        constraints=_once(constraints_of(spec)),
         waiting=_waiting(conditions.get(names.ADMITTED_CONDITION)),
-        moments=gpu_moments(pod) if any(map(is_gpu, request)) else (),
-        labels=labels,
+        moments=_once(gpu_moments(pod)) if any(map(is_gpu, request)) else (),
+        labels=_mapping(tuple(labels.items())),
         capacity=labels.get(names.CAPACITY_LABEL, ""),
         preempts=spec.preemption_policy != _NEVER,
         non_preemptible=annotations.get(names.NON_PREEMPTIBLE) == "true",
@@ -257,6 +277,23 @@ def view_pod(pod: Pod) -> PodView:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def _once(value: H) -> H:
+    """Return the one object for equal values, so that many pods share it."""
+    return value
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _mapping(items: tuple[tuple[str, V], ...]) -> Mapping[str, V]:
+    """Return the one mapping for equal items, in this order; never to be changed."""
+    return dict(items)
+
+
+def _slices_in(request: Amounts) -> tuple[tuple[str, int], ...]:
+    counts = ((name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name))
+    return tuple(sorted(counts))
+
+
 def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faults: list[str]) -> dict[str, int]:
     try:
         return amounts(quantities)
@@ -265,10 +302,18 @@ def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faul
         return {}
 
 
-def _unschedulable_since(condition: Condition | None) -> int | None:
+def _unschedulable_since(condition: Condition | None, released_at: int) -> int | None:
+    """Return since when a pod is unschedulable: the time of its condition is when the gate was put up, if there was one."""
     if condition is None or condition.status != "False" or condition.reason != "Unschedulable":
         return None
-    return epoch(condition.last_transition_time)
+    return max(epoch(condition.last_transition_time), released_at)
+
+
+def _moment(written: str | None) -> int:
+    try:
+        return epoch(written)
+    except ValueError:  # somebody else has written it
+        return 0
 
 
 def _waiting(condition: Condition | None) -> tuple[str, str]:

@@ -12,10 +12,10 @@ from policies.plan import Demand, Planner
 from policies.quota import Lack, amount
 from policies.reasons import Reason
 from policies.reclaim import Reclaim
-from policies.seating import Kind
+from policies.seating import Kind, Nodes
 from policies.settings import QuotaSettings
 from policies.trial import Claimant, Stage
-from policies.view import PodView, View
+from policies.view import UNSCHEDULABLE_S, PodView, View
 
 
 @dataclass(eq=False, slots=True)
@@ -29,7 +29,7 @@ class Walk:
         settings: of quota.
         view: the picture.
         waits: why quota keeps pods waiting, by namespace/name.
-        evict: victims, claimant by claimant.
+        evict: who has to go, in the order of those for whom, or where they stand themselves.
         displacing: the claimants (namespace/name) for whom they go.
         taking: for each quota (by title) that takes back something: for whom last, and the best class of those.
     """
@@ -49,11 +49,29 @@ class Walk:
         """Plan for pods that have been released before, then for those that wait, in their order."""
         for pod in released:
             self.planner.admit(Demand(pod, settled=True))
+        unused: list[tuple[PodView, Nodes]] = []
         for pod in waiting:
             if pod.gated:
                 self._consider(pod)
-            else:  # given up by the scheduler, and counted by its quota all the same
+            elif nodes := self.ground.unused(self.planner.kind(Demand(pod)), self.view.now):
+                unused.append((pod, nodes))
+            else:
+                self._plan_again(pod)
+        for pod, nodes in unused:  # last, so that what the scheduler does not use for them serves others
+            if not self.planner.admit(Demand(pod, avoid=nodes)):
                 self.planner.admit(Demand(pod))
+
+    def _plan_again(self, pod: PodView) -> None:
+        """Plan for a pod that the scheduler has given up, and whose quota counts it: what it was released for is gone.
+
+        If nothing serves it, it waits; at the gate, if a controller will make it again there (ADR 9).
+        """
+        if self.planner.admit(Demand(pod)):
+            return
+        if pod.controlled and pod.released_at and pod.refused_until <= self.view.now:
+            self._send_back(pod)
+        elif self._is_old(pod) and self.ground.ever(kind := self.planner.kind(Demand(pod))):
+            self.ground.hold(pod.key, kind)
 
     def _consider(self, pod: PodView) -> None:
         if fault := self.ledger.fault(pod):
@@ -74,10 +92,24 @@ class Walk:
         claims = quota is not None and self._claim(pod, quota, kind)
         if pod.key in self.displacing:
             return
-        if claims or self.view.now - pod.created >= self.settings.hold_s:
-            self.ledger.hold(pod, lacks)
-            if claims or not lacks:
-                self.ground.hold(pod.key, kind)
+        if claims or self._is_old(pod):
+            self._hold(pod, kind, lacks, claims=claims)
+
+    def _hold(self, pod: PodView, kind: Kind, lacks: Sequence[Lack], *, claims: bool) -> None:
+        """Keep a pod's place: nothing is kept from others where it would not help that they wait (ADR 8).
+
+        A pod that its own quota keeps out waits for pods of that quota, whatever others do. One that is no claimant and
+        lacks quota waits for that first: what pods leave that end is theirs before whom it stands.
+        """
+        if self.ledger.waits_for_its_own(pod, lacks):
+            self.ledger.hold_among_its_own(pod)
+            return
+        self.ledger.grant(pod)
+        if claims or not lacks:
+            self.ground.hold(pod.key, kind)
+
+    def _is_old(self, pod: PodView) -> bool:
+        return self.view.now - pod.created >= self.settings.hold_s
 
     def _would_borrow_meanwhile(self, pod: PodView) -> bool:
         """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""
@@ -155,17 +187,31 @@ class Walk:
                 )
             )
 
+    def _send_back(self, pod: PodView) -> None:
+        quota = self.ledger.quota(pod)
+        self.evict.append(
+            Evict(
+                pod=pod.key,
+                uid=pod.uid,
+                version=pod.version,
+                quota=quota.key if quota else "",
+                grace_s=min(pod.grace_s, self.settings.max_grace_s),
+                reason=names.PLACE_LOST,
+                message=f"the scheduler has found no node for it for {UNSCHEDULABLE_S} s, and what it was released for "
+                "is gone; its controller is to make it again, to wait at the gate",
+            )
+        )
+
     def _reclaiming(self) -> Reclaim:
         if self._reclaim is None:
             stage = Stage(
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                labels=self.ledger.capacities(),
+                over=self.ledger.over_quota(),
                 budgets=self.view.budgets,
             )
-            members = [member for member in self.ledger.members.values() if not member.pod.gated]
-            self._reclaim = Reclaim(stage, members, self.view.now)
+            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:

@@ -2,8 +2,8 @@
 
 Each term lists everything afresh, since the last leader may have written what an older copy does not show. Within a
 term, a change that matters to decisions starts a cycle at once; changes that follow wait until as much time has passed
-as the last cycle took, at most 200 ms: a quiet cluster is answered within milliseconds, a busy one in batches. A full
-cycle also runs every 30 s (pain P17) and when time alone changes a decision.
+as the last decision took, at most 200 ms, its writes included: a quiet cluster is answered within milliseconds, a busy
+one in batches. A full cycle also runs every 30 s (pain P17) and when time alone changes a decision.
 
 Nothing here survives a fault of our own: an unexpected error ends the term and the process, and the lease goes to
 another. The API server's faults are expected: they are waited out.
@@ -25,12 +25,11 @@ from kube.lease import Leadership
 from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
 from policies import names
 from policies.decision import Decision, Waiting
-from policies.governing import QuotaView
 from policies.settings import DEFAULTS, Settings
-from policies.settle import UNSCHEDULABLE_S
 from policies.settle import settle as settle_view
-from policies.view import PodView, View
+from policies.view import UNSCHEDULABLE_S, PodView, View
 from reconciler.apply import Applier
+from reconciler.changes import Changes
 from reconciler.evictor import Evictor
 from reconciler.health import Pulse
 from reconciler.metrics import CYCLE, LEADING, WAITING
@@ -39,18 +38,23 @@ from reconciler.observe import (
     TOLD,
     ObservedNode,
     Picture,
-    is_bystander,
     mark,
     picture,
     project_budget,
     project_node,
     project_pod,
-    same_pod,
     told,
 )
-from reconciler.quotas import ObservedQuota, QuotaWriter, project_composite, project_elastic, project_namespace
+from reconciler.quotas import (
+    REPORT_EVERY_S,
+    QuotaReport,
+    project_composite,
+    project_elastic,
+    project_namespace,
+)
 from reconciler.rivals import RivalWatch
-from reconciler.status import StatusWriter
+from reconciler.scribe import Scribe
+from reconciler.status import TELL_AT_MOST, TELL_EVERY_S, WaitingReport
 
 COALESCE_S: Final = 0.2
 RESYNC_S: Final = 30.0
@@ -94,14 +98,24 @@ class Controller:
         }
         self._budgets = Informer(client, BUDGETS, project_budget)
         self._namespaces = Informer(client, NAMESPACES, project_namespace)
-        self._pods.on_change(self._pod_changed)
-        self._nodes.on_change(self._node_changed)
+        self._changes = Changes()
+        self._pods.on_change(self._changes.pod)
+        self._nodes.on_change(self._changes.node)
         for quotas in self._quotas.values():
-            quotas.on_change(self._quota_changed)
-        self._budgets.on_change(lambda *_: self._changed.set())
+            quotas.on_change(self._changes.quota)
+        self._budgets.on_change(self._changes.budget)
         held = leadership.held
         self._recorder = EventRecorder(client, "apportion-reconciler")
-        self._applier = Applier(client, self._pods, self._nodes, held=held, clock=clock, timeout_s=write_timeout_s)
+        self._applier = Applier(
+            client,
+            self._pods,
+            self._nodes,
+            held=held,
+            news=self._changes.news.is_set,
+            now=now,
+            clock=clock,
+            timeout_s=write_timeout_s,
+        )
         self._evictor = Evictor(
             client,
             self._pods,
@@ -112,13 +126,21 @@ class Controller:
             timeout_s=write_timeout_s,
             max_grace_s=settings.quota.max_grace_s,
         )
-        self._quota_writer = QuotaWriter(
-            client, self._quotas, self._namespaces, self._recorder, held=held, now=now, clock=clock
+        self._quota_report = QuotaReport(self._quotas, self._namespaces, self._recorder, now=now)
+        self._waiting_report = WaitingReport(self._pods, self._nodes, self._recorder, now=now, clock=clock)
+        self._scribes = (
+            Scribe(
+                client,
+                "condition",
+                self._waiting_report.differences,
+                every_s=TELL_EVERY_S,
+                at_most=TELL_AT_MOST,
+                held=held,
+                clock=clock,
+            ),
+            Scribe(client, "quota", self._quota_report.differences, every_s=REPORT_EVERY_S, held=held, clock=clock),
         )
-        self._status = StatusWriter(client, self._pods, self._nodes, held=held, now=now, clock=clock)
-        self._changed = threading.Event()
-        self._managed: frozenset[str] = frozenset()
-        self._governed: Mapping[str, QuotaView] = {}
+        self._not_before = clock()  # what changes before is for one and the same cycle
         self._claimants: Mapping[str, str] = {}  # by the last decision: those for whom victims go, with their uids
         self._rivals = RivalWatch(client, every_s=RESYNC_S, clock=clock)
         self._log = structlog.get_logger()
@@ -128,8 +150,7 @@ class Controller:
         self._log.info("leading")
         LEADING.set(1)
         quotas = self._quotas.values()
-        parts: list[_Part] = [self._nodes, *quotas, self._budgets, self._namespaces, self._pods]
-        parts += [self._status, self._quota_writer]
+        parts: list[_Part] = [self._nodes, *quotas, self._budgets, self._namespaces, self._pods, *self._scribes]
         synced = [self._nodes.synced, *(informer.synced for informer in quotas), self._budgets.synced]
         synced += [self._namespaces.synced, self._pods.synced]
         for part in parts:
@@ -150,7 +171,8 @@ class Controller:
 
     def cycle(self) -> float:
         """Observe, settle and apply once; return the seconds after which the next cycle is due without any change."""
-        self._changed.clear()  # first: what changes from now on is for the next cycle
+        self._changes.forget()
+        began = self._clock()
         if rivals := self._rivals.look():
             self._refuse(rivals)
             return RESYNC_S
@@ -163,27 +185,28 @@ class Controller:
             seen, decision = self._settle_afresh(decision, assumed)
         evicting = (item.pod for item in decision.waiting if item.reason == names.EVICTING)
         self._claimants = {key: seen.pods[key].uid for key in evicting}
-        self._quota_writer.say(decision.quotas, seen.governed.by_namespace)
+        self._quota_report.say(decision.quotas, seen.governed.by_namespace)
+        self._say(decision.waiting)
+        decided = self._clock()
+        self._not_before = decided + min(COALESCE_S, decided - began)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
             again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
-        self._say(decision.waiting)
         return min(again_s, RESYNC_S, *_times(seen.view))
 
     def _lead(self) -> None:
         due = self._clock()
         while self._wait(due):
-            began = self._clock()
             again_s = self.cycle()
             ended = self._clock()
             due = ended + again_s
-            self._stop.wait(min(COALESCE_S, ended - began))
+            self._stop.wait(max(0.0, self._not_before - ended))
 
     def _wait(self, due: float) -> bool:
         """Wait for a change or until `due`; return whether we still lead."""
         while self._leads():
             left_s = due - self._clock()
-            if left_s <= 0 or self._changed.wait(min(left_s, LOOK_S)):
+            if left_s <= 0 or self._changes.any.wait(min(left_s, LOOK_S)):
                 return True
         return False
 
@@ -200,8 +223,7 @@ class Controller:
             quotas=(quota.view for quotas in self._quotas.values() for quota in quotas.store.list()),
             budgets=self._budgets.store.list(),
         )
-        self._managed = frozenset(node.name for node in seen.view.nodes if node.managed)
-        self._governed = seen.governed.by_namespace
+        self._changes.heed(seen)
         return seen
 
     def _told_claimants(self) -> Mapping[str, PodView]:
@@ -233,30 +255,10 @@ class Controller:
         self._say(tuple(Waiting(pod=pod.key, reason=names.NOS_PRESENT, message=message) for pod in gated))
 
     def _say(self, waiting: Sequence[Waiting]) -> None:
-        self._status.say(waiting)
+        self._waiting_report.say(waiting)
         WAITING.clear()
         for reason, count in Counter(item.reason for item in waiting).items():
             WAITING.labels(reason).set(count)
-
-    def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
-        if old and new and same_pod(old, new):
-            return
-        if any(pod and self._matters(pod) for pod in (old, new)):
-            self._changed.set()
-
-    def _matters(self, pod: PodView) -> bool:
-        """Return whether a pod is one that decisions read, as of the last cycle."""
-        if self._governed and (pod.node or pod.namespace in self._governed):
-            return True
-        return pod.node in self._managed or not is_bystander(pod)
-
-    def _quota_changed(self, _key: str, old: ObservedQuota | None, new: ObservedQuota | None) -> None:
-        if not (old and new and old.view == new.view):  # our own writes of the status change nothing
-            self._changed.set()
-
-    def _node_changed(self, _key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
-        if not (old and new and old.view == new.view):
-            self._changed.set()
 
 
 def _times(view: View) -> Iterator[float]:

@@ -3,6 +3,7 @@
 The mark (annotation `evicted-for`) comes first, with preconditions, so that whoever leads next knows what an ending pod
 counts for. A mark alone counts for nothing: if its eviction is no longer decided, it is taken back. So a leader may be
 killed between any two writes: the next one chooses the same victim and goes on, or chooses otherwise and cleans up.
+A pod that goes for nobody, since the scheduler cannot place it, needs no mark: it holds nothing that anybody could have.
 
 An eviction ends in one of six ways. *Done*: the pod counts as ending from now on, before the watch tells. *Refused*, by
 a budget (429) or otherwise: the mark is taken back, and the pod is no victim again until the pause that the server asks
@@ -164,7 +165,7 @@ class Evictor:
         if not self._held():
             return _Ended("stopped")
         marked = pod
-        if pod.evicted_for != evict.claimant:
+        if evict.claimant and pod.evicted_for != evict.claimant:
             try:
                 found = self._mark(pod, evict.claimant)
             except (Conflict, NotFound) as error:
@@ -196,7 +197,8 @@ class Evictor:
                 self._log.warning("eviction_unknown", pod=evict.pod, error=str(error))
                 return _Ended("unknown", why=str(error))
             self._log.info("eviction_refused", pod=evict.pod, error=str(error))
-            self._take_back(pod)
+            if evict.claimant:
+                self._take_back(pod)
             asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
             return _Ended("refused", asked_s, error.message if isinstance(error, ApiError) else str(error))
         self._log.info("evicted", pod=evict.pod, claimant=evict.claimant, why=evict.message)
@@ -204,14 +206,18 @@ class Evictor:
 
     def _note(self, evict: Evict, end: _Ended) -> None:
         """Remember how an attempt ended, and tell people."""
-        victim, claimant = _ref(evict.pod, evict.uid), _ref(evict.claimant, evict.claimant_uid)
+        victim = claimant = _ref(evict.pod, evict.uid)
+        if evict.claimant:
+            claimant = _ref(evict.claimant, evict.claimant_uid)
         if end.outcome in {"done", "unknown"}:
             read_at = math.inf if end.outcome == "done" else self._clock() + self._timeout_s
             self._going[evict.pod] = _Going(evict.uid, evict.claimant, read_at)
         if end.outcome == "done":
             self._refused.pop(evict.pod, None)
-            self._recorder.record(victim, "Warning", evict.reason, f"evicted for {evict.claimant}: {evict.message}")
-            self._recorder.record(claimant, "Normal", names.EVICTING, f"{evict.pod} is evicted: {evict.message}")
+            whom = f"evicted for {evict.claimant}" if evict.claimant else "evicted"
+            self._recorder.record(victim, "Warning", evict.reason, f"{whom}: {evict.message}")
+            if evict.claimant:
+                self._recorder.record(claimant, "Normal", names.EVICTING, f"{evict.pod} is evicted: {evict.message}")
         if end.outcome == "put off":
             self._not_before = max(self._not_before, self._clock() + max(end.pause_s, PUT_OFF_S))
         if end.outcome == "refused":

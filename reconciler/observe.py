@@ -2,12 +2,11 @@
 
 Projections run once per change of an object, on the informers' threads; a `Picture` is put together once per cycle.
 Whether a quota governs a pod its projection cannot know, since quotas come and go: pods that have not ended are all
-kept, with what many of them have in common held once (pain R08), and the picture takes those that decisions read.
+kept, and the picture takes those that decisions read.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -21,8 +20,6 @@ TOLD: Final = "told"
 MARK: Final = "mark"
 MARKED: Final = "marked"
 ENDING: Final = "ending"
-
-V = TypeVar("V")
 
 _POD: Final = msgspec.json.Decoder(Pod)
 _NODE: Final = msgspec.json.Decoder(Node)
@@ -68,11 +65,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 def project_pod(raw: bytes) -> PodView | None:
     """Return what is kept of a pod; None if it has ended. Raises msgspec.DecodeError if it cannot be read."""
     seen = view_pod(_POD.decode(raw))
-    if seen.finished:
-        return None
-    return msgspec.structs.replace(
-        seen, labels=_once(tuple(seen.labels.items())), request=_once(tuple(seen.request.items()))
-    )
+    return None if seen.finished else seen
 
 
 def project_node(raw: bytes) -> ObservedNode:
@@ -155,9 +148,3 @@ def _told(node: Node) -> tuple[str, str]:
         if condition.type == names.PARTITIONING_CONDITION and condition.status == "False":
             return condition.reason or "", condition.message or ""
     return "", ""
-
-
-@lru_cache(maxsize=4096)
-def _once(items: tuple[tuple[str, V], ...]) -> Mapping[str, V]:
-    """Return a mapping of these items, one and the same for all pods that have them; never to be changed."""
-    return dict(items)

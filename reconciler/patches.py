@@ -12,6 +12,7 @@ from policies import names
 from policies.annotations import stale_counts, write_spec
 from policies.decision import Cut, Evict, Layout, Relabel, Release
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm
+from policies.timestamps import timestamp
 from policies.view import PodView
 from reconciler.observe import ObservedNode
 
@@ -20,8 +21,10 @@ Body = Mapping[str, object]
 _NODE_NAME: Final = "metadata.name"  # the field; the label kubernetes.io/hostname need not be the node's name
 
 
-def release_patch(pod: PodView, release: Release) -> Body:
+def release_patch(pod: PodView, release: Release, now: float) -> Body:
     """Return the patch that removes our gate and, in the same step, writes the label and keeps off the nodes to avoid.
+
+    And the time, `now`: the scheduler's condition that a pod is unschedulable bears the time of the gate's own.
 
     The API server lets affinity be narrowed only while a gate is there, so it must be one patch. Ours is the last gate:
     a pod that somebody else holds is not released.
@@ -36,7 +39,8 @@ def release_patch(pod: PodView, release: Release) -> Body:
             }
         }
     labels = {"labels": {names.CAPACITY_LABEL: release.capacity}} if release.capacity else {}
-    return {"metadata": {"resourceVersion": release.version, **labels}, "spec": spec}
+    annotations = {names.RELEASED_AT: timestamp(now)}
+    return {"metadata": {"resourceVersion": release.version, "annotations": annotations, **labels}, "spec": spec}
 
 
 def relabel_patch(relabel: Relabel) -> Body:
@@ -53,11 +57,13 @@ def mark_patch(pod: PodView, claimant: str | None) -> Body:
 def eviction(evict: Evict) -> Body:
     """Return the Eviction (policy/v1) of one pod, and of no other that bears its name."""
     namespace, _, name = evict.pod.rpartition("/")
+    # A mark has changed its victim's resourceVersion. Who bears none may have been bound meanwhile, and so may stay.
+    state = {} if evict.claimant else {"resourceVersion": evict.version}
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": evict.uid}, "gracePeriodSeconds": evict.grace_s},
+        "deleteOptions": {"preconditions": {"uid": evict.uid, **state}, "gracePeriodSeconds": evict.grace_s},
     }
 
 

@@ -1,22 +1,16 @@
-"""Keeps what is told of quotas true: their status, and the label of the namespaces that they govern.
+"""What is told of quotas: their status, and the label of the namespaces that they govern.
 
-Runs beside the loop on a thread of its own, so that it never delays a grant. The status is what the webhook estimates
-from and what people read; the label is how the API server knows which pods to show to the webhook. Each is compared
-with what stands there and written only where it differs. A write that fails is tried again later, and holds up no other.
+The status is what the webhook estimates from and what people read; the label is how the API server knows which pods to
+show to the webhook. Each is compared with what stands there; a `Scribe` writes the differences.
 """
 
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 
-from kube.backoff import Backoff
-from kube.client import MERGE_PATCH, Client
-from kube.errors import ApiError, Conflict, NotFound, Unreachable
+from kube.client import MERGE_PATCH
 from kube.events import EventRecorder, ObjectRef
 from kube.informer import Informer
 from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, Resource
@@ -26,13 +20,11 @@ from policies.governing import QuotaView, view_quota
 from policies.model import CompositeElasticQuota, ElasticQuota, Namespace
 from policies.quantity import Amounts, Quantity
 from policies.quota import amount
-from reconciler.metrics import WRITES
+from policies.timestamps import timestamp
 from reconciler.patches import Body
+from reconciler.scribe import Difference
 
-TICK_S: Final = (
-    0.25  # between two rounds: the webhook's estimates are no older, and a busy quota is written 4 times a second
-)
-AGAIN: Final = Backoff(base_s=1.0, cap_s=60.0)
+REPORT_EVERY_S: Final = 0.25  # the webhook's estimates are no older, and a busy quota is written 4 times a second
 MESSAGE: Final = 1024  # characters
 
 Condition = Mapping[str, object]
@@ -104,7 +96,7 @@ def status_patch(wanted: QuotaStatus, seen: ObservedQuota, now: float) -> Body |
         "message": wanted.message[:MESSAGE],
     }
     if any(before.get(key) != value for key, value in ready.items()):
-        since = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = timestamp(now)
         if before.get("status") == ready["status"]:
             since = str(before.get("lastTransitionTime") or since)
         others = [item for item in seen.conditions if item.get("type") != names.QUOTA_READY]
@@ -112,94 +104,50 @@ def status_patch(wanted: QuotaStatus, seen: ObservedQuota, now: float) -> Body |
     return {"metadata": {"resourceVersion": seen.version}, "status": changes} if changes else None
 
 
-class QuotaWriter:
-    """Keeps quotas' status and namespaces' labels true during one term of leadership.
-
-    `say` may be called by any thread and costs nothing; `tick`, on a thread of its own once started, does the work.
-    """
+class QuotaReport:
+    """Compares what is true of quotas with what is told of them. `say` costs nothing and may be called by any thread."""
 
     def __init__(
         self,
-        client: Client,
         quotas: Mapping[str, Informer[ObservedQuota]],
         namespaces: Informer[str],
         recorder: EventRecorder,
         *,
-        held: Callable[[], bool],
-        now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float],
     ) -> None:
-        """Take the informers of quotas by kind."""
-        self._client, self._quotas, self._namespaces, self._recorder = client, quotas, namespaces, recorder
-        self._held, self._now, self._clock = held, now, clock
-        self._said: tuple[Sequence[QuotaStatus], Mapping[str, QuotaView]] | None = None
-        self._failed: dict[str, tuple[int, float]] = {}  # path -> failures in a row, not again before
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="quotas", daemon=True)
-        self._log = structlog.get_logger()
-
-    def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Begin no more writes, and wait for the one under way."""
-        self._stopped.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        """Take the informers of quotas by kind; `now` is in seconds since the epoch."""
+        self._quotas, self._namespaces, self._recorder, self._now = quotas, namespaces, recorder, now
+        self._said: tuple[Sequence[QuotaStatus], Mapping[str, QuotaView]] = (), {}
 
     def say(self, statuses: Sequence[QuotaStatus], by_namespace: Mapping[str, QuotaView]) -> None:
         """Take what is true of every quota, and which of them governs (or would govern) which namespace."""
         self._said = statuses, by_namespace
 
-    def tick(self) -> None:
-        """Write every difference: labels first, since pods that nobody shows us are the more pressing matter."""
-        if self._said is None:
-            return
+    def differences(self) -> Iterator[Difference]:
+        """Yield what is to be written: labels first, since pods that nobody shows us are the more pressing matter."""
         statuses, by_namespace = self._said
-        for key, written in self._namespaces.store.items():
-            quota = by_namespace.get(key)
-            if written != (wanted := quota.name if quota else ""):
-                body: Body = {"metadata": {"labels": {names.QUOTA_LABEL: wanted or None}}}
-                self._write(NAMESPACES.path(name=key), body, self._namespaces)
+        for name, label in self._namespaces.store.items():
+            quota = by_namespace.get(name)
+            if label != (wanted := quota.name if quota else ""):
+                yield Difference(
+                    path=NAMESPACES.path(name=name),
+                    patch=MERGE_PATCH,
+                    body={"metadata": {"labels": {names.QUOTA_LABEL: wanted or None}}},
+                    written=self._namespaces.lay_over,
+                )
         for status in statuses:
-            informer = self._quotas[status.kind]
-            seen = informer.store.get(status.key)
+            seen = self._quotas[status.kind].store.get(status.key)
             # One that has been edited since it was judged is left to the next decision.
             if seen is None or seen.view.generation != status.generation:
                 continue
-            if (patch := status_patch(status, seen, self._now())) is not None:
+            if (body := status_patch(status, seen, self._now())) is not None:
                 path = _resource(status.kind).path(status.namespace, status.name, "status")
-                if self._write(path, patch, informer):
-                    self._tell(status, seen)
+                written = partial(self._written, status, seen)
+                yield Difference(path=path, patch=MERGE_PATCH, body=body, written=written)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(TICK_S):
-            self.tick()
-
-    def _write(self, path: str, body: Body, informer: Informer[ObservedQuota] | Informer[str]) -> bool:
-        """Send a patch, unless it failed a moment ago; return whether it was carried out."""
-        failures, not_before = self._failed.get(path, (0, 0.0))
-        if self._stopped.is_set() or not self._held() or self._clock() < not_before:
-            return False
-        try:
-            answer = self._client.request("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
-            informer.lay_over(answer)
-        except (Conflict, NotFound):
-            WRITES.labels("quota", "stale").inc()
-            return False  # the watch will tell, and the next round compares again
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-            self._failed[path] = failures + 1, self._clock() + max(asked_s, AGAIN.delay_s(failures + 1, 1.0))
-            WRITES.labels("quota", "refused").inc()
-            self._log.warning("quota_not_written", object=path, error=str(error))
-            return False
-        self._failed.pop(path, None)
-        WRITES.labels("quota", "done").inc()
-        return True
-
-    def _tell(self, status: QuotaStatus, seen: ObservedQuota) -> None:
+    def _written(self, status: QuotaStatus, seen: ObservedQuota, answer: bytes) -> None:
         """Record an Event if a quota is no longer, or not yet, in force for a reason that is new."""
+        self._quotas[status.kind].lay_over(answer)
         before = next((item.get("reason") for item in seen.conditions if item.get("type") == names.QUOTA_READY), None)
         if not status.ready and status.reason != before:
             ref = ObjectRef(

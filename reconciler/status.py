@@ -1,20 +1,16 @@
-"""Says on the objects themselves why pods wait and which nodes are left alone: a condition, and one Event (pain L01).
+"""What is said on the objects themselves: why pods wait and which nodes are left alone; a condition, one Event (L01).
 
-Runs beside the loop on a thread of its own, once a second, a few writes at a time, so that it never delays a grant.
-It compares what should be said with what the object says and writes only the difference: nothing is remembered, a
-restart repeats nothing. A pod that waits for less than a second, as most do for a cut, is not written to at all.
+What should be said is compared with what the object says; a `Scribe` writes the differences. A pod that waits for less
+than a second, as most do for a cut, is not written to at all.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 
-from kube.client import Client
-from kube.errors import ApiError, Unreachable
+from kube.client import STRATEGIC_PATCH
 from kube.events import EventRecorder, ObjectRef
 from kube.informer import Informer
 from kube.resource import NODES, PODS, Resource
@@ -23,9 +19,10 @@ from policies.decision import Waiting
 from policies.timestamps import timestamp
 from policies.view import PodView
 from reconciler.observe import TOLD, ObservedNode
+from reconciler.scribe import Difference
 
-TICK_S: Final = 1.0
-WRITES_A_TICK: Final = 25
+TELL_EVERY_S: Final = 1.0
+TELL_AT_MOST: Final = 25  # so many at a time
 SAME_REASON_S: Final = 30.0  # before a message is written again of which only the numbers have changed
 MESSAGE: Final = 1024  # characters; a condition may hold more, but people read it in a terminal
 
@@ -55,81 +52,55 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     was: Said
 
 
-class StatusWriter:
-    """Keeps the conditions of pods and nodes true during one term of leadership.
+class WaitingReport:
+    """Compares what is true of pods and nodes with what is said of them.
 
-    `say` may be called by any thread and costs nothing; `tick`, on a thread of its own once started, does the work.
+    `say` costs nothing and may be called by any thread. `now` is in seconds since the epoch, `clock` is monotonic.
     """
 
     def __init__(
         self,
-        client: Client,
         pods: Informer[PodView],
         nodes: Informer[ObservedNode],
+        recorder: EventRecorder,
         *,
-        held: Callable[[], bool],
-        now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
-        self._client, self._pods, self._nodes = client, pods, nodes
-        self._held, self._now, self._clock = held, now, clock
-        self._recorder = EventRecorder(client, "apportion-reconciler")
+        self._pods, self._nodes, self._recorder, self._now, self._clock = pods, nodes, recorder, now, clock
         self._waiting: Mapping[str, Said] | None = None
-        self._last_tick: Mapping[str, Said] = {}
+        self._last: Mapping[str, Said] = {}  # what was to be said in the last round
         self._written: dict[str, float] = {}  # pod -> when its condition was written last
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
-        self._log = structlog.get_logger()
-
-    def start(self) -> None:
-        """Begin to write, once a second."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Begin no more writes, and wait for those under way."""
-        self._stopped.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        self._recorder.close()
 
     def say(self, waiting: Iterable[Waiting]) -> None:
         """Take all pods that wait, in the order in which they should be told."""
         self._waiting = {item.pod: (item.reason, item.message[:MESSAGE]) for item in waiting}
 
-    def tick(self) -> None:
-        """Write the differences that there are, as many as one tick may."""
+    def differences(self) -> Iterator[Difference]:
+        """Yield what is to be written in this round; there is one every second."""
         if (waiting := self._waiting) is None:  # nothing has been decided yet
             return
-        for left, telling in enumerate([*self._about_nodes(), *self._about_pods(waiting)]):
-            if left == WRITES_A_TICK or self._stopped.is_set() or not self._held():
-                break
-            self._tell(telling)
-        self._last_tick = waiting
+        last, self._last = self._last, waiting
         self._written = {key: at for key, at in self._written.items() if key in waiting}
+        yield from self._about_nodes()
+        yield from self._about_pods(waiting, last)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(TICK_S):
-            try:
-                self.tick()
-            except Unreachable as error:
-                self._log.warning("status_not_written", error=str(error))
-
-    def _about_pods(self, waiting: Mapping[str, Said]) -> Iterator[Telling]:
+    def _about_pods(self, waiting: Mapping[str, Said], last: Mapping[str, Said]) -> Iterator[Difference]:
         now = self._clock()
         for key, said in sorted(waiting.items(), key=lambda item: item[1][0] != names.EVICTING):
             pod = self._pods.store.get(key)
             if pod is None or pod.waiting == said:
                 continue
             # Most waits pass within a second. That victims go for a pod is written at once: decisions read it (ADR 6).
-            if self._last_tick.get(key, NOTHING)[0] != said[0] != names.EVICTING:
+            if last.get(key, NOTHING)[0] != said[0] != names.EVICTING:
                 continue
             if pod.waiting[0] != said[0] or now - self._written.get(key, 0.0) >= SAME_REASON_S:
-                yield _about_pod(pod, said)
+                yield self._difference(_about_pod(pod, said))
         for pod in self._pods.store.by_index(TOLD, TOLD):
             if pod.key not in waiting and not pod.gated:
-                yield _about_pod(pod, NOTHING)
+                yield self._difference(_about_pod(pod, NOTHING))
 
-    def _about_nodes(self) -> Iterator[Telling]:
+    def _about_nodes(self) -> Iterator[Difference]:
         """Yield what is to be said of nodes without an agent, which cannot say it themselves."""
         for node in self._nodes.store.list():
             faults = node.view.faults if node.view.managed and not node.agent else ()
@@ -140,19 +111,23 @@ class StatusWriter:
                 # Events of nodes bear the name as uid, as the kubelet writes them: that is what `kubectl describe` looks for.
                 ref = ObjectRef(api_version="v1", kind="Node", name=node.view.name, uid=node.view.name)
                 condition = names.PARTITIONING_CONDITION
-                yield Telling(resource=NODES, ref=ref, condition=condition, said=said, was=node.told)
+                telling = Telling(resource=NODES, ref=ref, condition=condition, said=said, was=node.told)
+                yield self._difference(telling)
 
-    def _tell(self, telling: Telling) -> None:
-        """Write a condition, and an Event if its reason is new. Raises Unreachable: then the others need not be tried."""
+    def _difference(self, telling: Telling) -> Difference:
+        ref = telling.ref
+        return Difference(
+            path=telling.resource.path(ref.namespace or None, ref.name, "status"),
+            patch=STRATEGIC_PATCH,
+            body=status_patch(telling, self._now()),
+            written=partial(self._written_down, telling),
+        )
+
+    def _written_down(self, telling: Telling, answer: bytes) -> None:
+        """Record an Event if the reason is new."""
         ref, (reason, message) = telling.ref, telling.said
-        path = telling.resource.path(ref.namespace or None, ref.name, "status")
-        try:
-            answer = self._client.strategic_patch(path, status_patch(telling, self._now()))
-            (self._pods if telling.resource == PODS else self._nodes).lay_over(answer)
-        except (ApiError, msgspec.DecodeError) as error:
-            self._log.warning("status_not_written", object=path, error=str(error))
-            return
         self._written[f"{ref.namespace}/{ref.name}"] = self._clock()
+        (self._pods if telling.resource == PODS else self._nodes).lay_over(answer)
         if reason and reason not in (telling.was[0], names.EVICTING):  # of evictions the evictor tells
             self._recorder.record(ref, "Normal" if reason in _ON_ITS_WAY else "Warning", reason, message)
 

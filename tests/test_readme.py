@@ -4,11 +4,15 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from console.cli import main
+from policies.governing import view_quota
+from policies.model import ElasticQuota
+from policies.quotarules import Judgement, judge_quota
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -29,8 +33,14 @@ def test_an_example_prints_what_stands_below_it(arguments, output, monkeypatch):
     ]
 
 
+def test_the_quota_that_is_shown_is_one_without_fault_or_oddity():
+    (manifest,) = re.findall(r"```yaml\n(apiVersion: nos.nebuly.com/v1alpha1\n.*?)```", README, re.DOTALL)
+    quota = view_quota(msgspec.convert(yaml.safe_load(manifest), ElasticQuota))
+    assert judge_quota(quota, [], exists=lambda _: True) == Judgement()
+
+
 def test_there_are_examples_and_rows():
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
     assert len(ROWS) == 9
 
 

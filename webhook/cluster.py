@@ -28,5 +28,8 @@ class Cluster(Protocol):
     def settings(self) -> Settings:
         """Return the settings of the cluster."""
 
+    def knows(self, namespace: str) -> bool:
+        """Return whether there is a namespace of that name."""
+
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""

@@ -27,7 +27,7 @@ def _validate(request: Request, kind: type[ElasticQuota | CompositeElasticQuota]
     old = decode(request.old_object, kind)[0] if request.operation == "UPDATE" else None
     if old and (quota.metadata.deletion_timestamp or quota.spec == old.spec):
         return allowed(request)  # a finalizer that goes, for one: what stands there already is not judged again
-    judged = judge_quota(view_quota(quota), cluster.quotas, view_quota(old) if old else None)
+    judged = judge_quota(view_quota(quota), cluster.quotas, view_quota(old) if old else None, exists=cluster.knows)
     if judged.faults:
         return invalid(request, judged.faults)
     return allowed(request, warnings=judged.warnings)

@@ -23,8 +23,9 @@ from policies.settings import DEFAULTS, Settings
 from policies.site import Site, site_of
 from policies.view import view_node
 
-# All that decisions read of a namespace; a namespace without any is not kept.
+# All that decisions read of a namespace; those without any share one answer.
 _LABELS: Final = (names.POD_SECURITY_LABEL,)
+_NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -103,9 +104,13 @@ class ClusterView:
             self._standings = versions, standings
         return standings
 
+    def knows(self, namespace: str) -> bool:
+        """Return whether there is a namespace of that name."""
+        return self._labels.store.get(namespace) is not None
+
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""
-        return self._labels.store.get(namespace) or {}
+        return self._labels.store.get(namespace) or _NO_LABELS
 
     def _node_changed(self, name: str, _: Site | None, site: Site | None) -> None:
         self.inventory = self.inventory.replaced(name, site)
@@ -126,10 +131,10 @@ def project_composite(raw: bytes) -> Standing:
     return _standing(_composite.decode(raw))
 
 
-def project_namespace(raw: bytes) -> Mapping[str, str] | None:
-    """Return what is kept of a namespace; None if nothing. Raises msgspec.DecodeError."""
+def project_namespace(raw: bytes) -> Mapping[str, str]:
+    """Return what is kept of a namespace: the labels that decisions read. Raises msgspec.DecodeError."""
     labels = _namespaces.decode(raw).metadata.labels or {}
-    return {key: labels[key] for key in _LABELS if key in labels} or None
+    return {key: labels[key] for key in _LABELS if key in labels} or _NO_LABELS
 
 
 def _standing(quota: _Elastic | _Composite) -> Standing:

@@ -12,6 +12,7 @@ import click
 import structlog
 
 from console.boards import draw
+from console.output import terminal_width
 from console.sandbox.apiclient import Refused
 from console.sandbox.command import name_option
 from console.sandbox.errors import SandboxError
@@ -106,7 +107,7 @@ def _story(sandbox: Sandbox, pods: PodWatch) -> None:
 
 def _draw(sandbox: Sandbox) -> None:
     with sandbox.client() as client:
-        click.echo(draw(map(view_node, list_nodes(client))) + "\n")
+        click.echo(draw(map(view_node, list_nodes(client)), terminal_width()) + "\n")
 
 
 def _runs(pod: PodView | None) -> bool:

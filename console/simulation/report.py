@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from console.boards import draw
 from console.manifests import Manifests
+from console.output import columns, terminal_width
+from console.quotatable import quota_paragraphs
 from console.simulation.world import SimulatedPod, World
 from console.submitted import Raw
 from policies.boards import Board
@@ -28,14 +30,23 @@ def report(world: World, manifests: Manifests) -> dict[str, object]:
 
 
 def table(world: World, manifests: Manifests) -> str:
-    """Return the result for people: each pod in a line, the boards as they are cut, and what was wrong."""
+    """Return the result for people: each pod in a line, what evictions there were, quotas, boards, and what was wrong."""
+    width = terminal_width()
     rows = [("POD", "OUTCOME", "NODE", "RESOURCES", "REASON")]
     rows += [_row(world.pods[item.key]) for item in manifests.pods]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
-    boards = draw(world.nodes.values())
-    problems = [f"{about}: {message}" for about, message in _problems(world, manifests)]
-    return "\n".join([*lines, *(["", boards] if boards else []), *(["", *problems] if problems else [])])
+    evictions = [
+        f"at {event.at:g} s {event.object} was evicted: {event.why}"
+        for event in world.events
+        if event.what == "evicted"
+    ]
+    paragraphs = [
+        columns(rows, left=5),
+        "\n".join(evictions),
+        *quota_paragraphs(statuses(world), width),
+        draw(world.nodes.values(), width),
+        "\n".join(f"{about}: {message}" for about, message in _problems(world, manifests)),
+    ]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _row(pod: SimulatedPod) -> tuple[str, str, str, str, str]:

@@ -125,7 +125,7 @@ def _afresh(pod: Manifest[Pod]) -> Manifest[Pod]:
     """Return a pod as its owner makes it again: as it was written, but nowhere yet."""
     without = {
         "metadata": dict.fromkeys(("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"))
-        | {"annotations": {names.EVICTED_FOR: None}},
+        | {"annotations": {names.EVICTED_FOR: None, names.RELEASED_AT: None}},
         "spec": {"nodeName": None},
         "status": None,
     }

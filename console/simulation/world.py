@@ -21,9 +21,9 @@ from policies.decision import Decision, Evict, Layout, Planned, Waiting
 from policies.governing import QuotaView
 from policies.model import Pod
 from policies.policy import PolicyView
-from policies.settle import UNSCHEDULABLE_S, settle
+from policies.settle import settle
 from policies.timestamps import timestamp
-from policies.view import NodeView, PodView, View, view_pod
+from policies.view import UNSCHEDULABLE_S, NodeView, PodView, View, view_pod
 from reconciler.patches import mark_patch, relabel_patch, release_patch
 
 ROUNDS: Final = 1000  # at one moment; a cluster that has not come to rest by then never will
@@ -156,8 +156,13 @@ class World:
             self.end(key)
             return
         pod.evicted_for = pod.view.evicted_for
-        self._let_go(pod)
         self._note("ended", key, f"evicted for {pod.evicted_for}")
+        self._come_back(pod)
+
+    def _come_back(self, pod: SimulatedPod) -> None:
+        """Let an evicted pod go; its owner makes it again."""
+        self._let_go(pod)
+        key = pod.key
         if pod.view.controlled:
             successor = self._again(key, self._now)
             self.submit(replace(successor, evicted_for=pod.evicted_for))
@@ -213,7 +218,7 @@ class World:
             self._note("cut", cut.node, _layout_text(self.nodes[cut.node].spec))
         for release in decision.ungate:
             pod = self.pods[release.pod]
-            self._write(pod, release_patch(pod.view, release))
+            self._write(pod, release_patch(pod.view, release, self._start + self._now))
             self._note("released", release.pod, f"kept off {', '.join(release.avoid)}" if release.avoid else "")
         for relabel in decision.relabel:
             self._write(self.pods[relabel.pod], relabel_patch(relabel))
@@ -223,6 +228,10 @@ class World:
 
     def _evict(self, evict: Evict) -> None:
         pod = self.pods[evict.pod]
+        if not evict.claimant:  # it runs nowhere, so it goes at once, whatever budgets say
+            self._note("evicted", evict.pod, evict.message)
+            self._come_back(pod)
+            return
         gone = timestamp(self._start + self._now + evict.grace_s)
         for budget in [b for b in self._budgets.values() if b.covers(pod.view.namespace, pod.view.labels)]:
             self._budgets[budget.key] = replace(budget, allowed=budget.allowed - 1)

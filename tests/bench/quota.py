@@ -22,7 +22,7 @@ from policies import names
 from policies.governing import view_quota
 from policies.model import ElasticQuota, Pod
 from policies.settle import settle
-from policies.view import PodView, View, view_node, view_pod
+from policies.view import View, view_node, view_pod
 from tests.bench.figures import Figure, percentile
 from tests.builders import A100, make_node, make_pod
 
@@ -118,17 +118,17 @@ def _released_per_s() -> float:
         sandbox.kubectl("create", "namespace", "crowd")
         sandbox.kubectl("apply", "-f", "-", stdin=_manifest("crowd", {"cpu": "1000"}))
         client = Client.load(str(sandbox.kubeconfig))
-        _until_governed(sandbox)
+        _until_governed(sandbox, "crowd", _pod("probe", cpu="10m"))
         released: set[str] = set()
         all_released = threading.Event()
 
-        def note(key: str, _old: PodView | None, new: PodView | None) -> None:
-            if new is not None and not new.gated:
+        def note(key: str, _old: bool | None, gated: bool | None) -> None:
+            if gated is False:
                 released.add(key)
                 if len(released) >= GATED:
                     all_released.set()
 
-        watch = Informer(client, PODS, lambda raw: view_pod(msgspec.json.decode(raw, type=Pod)), namespace="crowd")
+        watch = Informer(client, PODS, _is_gated, namespace="crowd")
         watch.on_change(note)
         watch.start()
         with ThreadPoolExecutor(CREATORS) as creators:
@@ -144,9 +144,28 @@ def _released_per_s() -> float:
         return len(released) / took
 
 
-def _until_governed(sandbox: Sandbox) -> None:
-    path = "{.metadata.labels.nos\\.nebuly\\.com/quota}"
-    sandbox.kubectl("wait", "namespace/crowd", f"--for=jsonpath={path}=quota", "--timeout=30s")
+class _Spec(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[msgspec.Raw] = []
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec
+
+
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def _is_gated(raw: bytes) -> bool:
+    """Return whether a pod is gated; no more is read of it, since the benchmark shares the machine with what it measures."""
+    return bool(_POD.decode(raw).spec.scheduling_gates)
+
+
+def _until_governed(sandbox: Sandbox, namespace: str, pod: dict) -> None:
+    """Return once such a pod would be counted: the quota has come to our processes and its label to the API server's."""
+    client = Client.load(str(sandbox.kubeconfig), dry_run=True)
+    while not view_pod(msgspec.json.decode(client.create(PODS.path(namespace), pod), type=Pod)).capacity:
+        time.sleep(0.05)
+    client.close()
 
 
 def _claim_times_s() -> list[float]:
@@ -156,7 +175,8 @@ def _claim_times_s() -> list[float]:
         for team in ("lender", "crowd"):
             sandbox.kubectl("create", "namespace", team)
             sandbox.kubectl("apply", "-f", "-", stdin=_manifest(team, {names.GPU_MEMORY_QUOTA: "40"}))
-        _until_governed(sandbox)
+        for team in ("lender", "crowd"):
+            _until_governed(sandbox, team, _pod("probe", **seven))
         times = []
         with PodWatch(sandbox, "crowd") as crowd, PodWatch(sandbox, "lender") as lender:
             for number in range(CLAIMS):

@@ -39,3 +39,15 @@ def test_mig_slices_without_a_place_stand_one_after_another():
         "gpu-1  0 mig  |2g.12gb                        |2g.12gb                        |",
         "              |-                              |used                           |",
     ]
+
+
+def test_boards_are_as_narrow_as_the_terminal_asks_for():
+    """At 80 columns no line of a node with a usual name is broken; eighths stay below each other."""
+    placements = {"0": [{"profile": "1g.6gb", "start": 0, "used": True, "pod": "training/train-6d4f7-x2x9q"}]}
+    node = view_node(make_node("a100-40-0", A30, placements=placements))
+    assert draw([node], 80).splitlines() == [
+        "a100-40-0  0 mig  |1g.6gb       |. . . . . . . . . . . . . . . . . . . . .|",
+        "                  |trai~f7-x2x9q|                                         |",
+    ]
+    assert draw([node], 120) == draw([node])
+    assert len(draw([node], 20).splitlines()[0]) == len("a100-40-0  0 mig  |") + 24

@@ -6,6 +6,7 @@ import pytest
 
 from console.manifests import UnreadableManifests, load
 from console.submitted import as_submitted
+from policies.view import view_node
 
 
 def read(*texts):
@@ -53,6 +54,23 @@ def test_kinds_are_sorted_and_keep_their_order():
     (other,) = found.others
     assert (other.kind, other.key, other.raw["data"]) == ("ConfigMap", "team-a/c", {"a": "b"})
     assert found.nodes[0].source == "f1.yaml, document 2"
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        pytest.param("", True, id="no-status"),
+        pytest.param("status: {allocatable: {cpu: 4}}", True, id="no-conditions"),
+        pytest.param("status: {conditions: []}", True, id="empty-conditions"),
+        pytest.param('status: {conditions: [{type: Ready, status: "True"}]}', True, id="Ready"),
+        pytest.param('status: {conditions: [{type: Ready, status: "False"}]}', False, id="not-Ready"),
+        pytest.param("status: {conditions: [{type: Ready, status: Unknown}]}", False, id="unknown"),
+        pytest.param('status: {conditions: [{type: DiskPressure, status: "False"}]}', False, id="others-alone"),
+    ],
+)
+def test_a_node_of_which_no_condition_is_written_is_ready(status, ready):
+    (node,) = read(f"apiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n{status}").nodes
+    assert view_node(node.value).ready is ready
 
 
 def test_a_list_is_its_items():

@@ -1,6 +1,7 @@
 """The verb `apportion simulate`: what it prints, and how it ends."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from console.cli import main
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 STORY = """\
 apiVersion: v1
 kind: Node
@@ -162,3 +164,16 @@ def test_a_policy_holds_from_when_it_appears_and_those_that_do_not_hold_are_prob
             "message": "Conflict: GpuPolicy ml/z, which is older, governs the namespace: delete one of them",
         },
     ]
+
+
+def test_quotas_and_evictions_are_told_in_the_table():
+    """Q28: who borrows from whom, and why somebody had to go."""
+    files = [word for name in ("cluster", "quota") for word in ("-f", str(EXAMPLES / f"{name}.yaml"))]
+    done = CliRunner().invoke(main, ["simulate", *files])
+    _, evictions, quotas, lent, *_ = done.stdout.split("\n\n")
+    assert evictions == (
+        "at 30 s training/train-2 was evicted: research/quota takes back what training/quota borrows, "
+        "for research/experiment: 10 nos.nebuly.com/gpu-memory"
+    )
+    assert quotas.splitlines()[-1] == "  nos.nebuly.com/gpu-memory    30   20    -        10     -"
+    assert lent == "training/quota borrows 10 nos.nebuly.com/gpu-memory from research/quota"

@@ -53,10 +53,12 @@ def test_status_shows_who_borrows_from_whom_and_who_waits(run):
     done = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
     assert done.exit_code == 0
     table, loan, waiting = done.stdout.rstrip().split("\n\n")
-    assert [line.split() for line in table.splitlines()] == [
-        ["QUOTA", "GOVERNS", "RESOURCE", "USED", "MIN", "MAX", "BORROWED", "LENT"],
-        ["borrower/q", "borrower", GPU, "3", "1", "3", "2", "-"],
-        ["lender/q", "lender", GPU, "0", "2", "-", "-", "2"],
+    assert table.splitlines() == [
+        "QUOTA             USED  MIN  MAX  BORROWED  LENT",
+        "borrower/q governs borrower",
+        "  nvidia.com/gpu     3    1    3         2     -",
+        "lender/q governs lender",
+        "  nvidia.com/gpu     0    2    -         -     2",
     ]
     assert loan == "borrower/q borrows 2 nvidia.com/gpu from lender/q"
     assert waiting.startswith("borrower/more waits (AboveMax): ")
@@ -76,7 +78,7 @@ def test_status_finds_what_is_wrong_with_quotas(run):
     done = run("status", nodes=[NODE], elastic=[bad, *LENT, quota("x", min={GPU: 1})])
     assert done.exit_code == 1
     assert done.stdout.rstrip().split("\n\n")[-1].splitlines() == [
-        "ElasticQuota bad/q: QuotaInvalid: spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1",
+        "ElasticQuota bad/q: Invalid: spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that",
         "the mins of all quotas add up to 4 nvidia.com/gpu, the nodes have 3: "
         "not every quota can have its min at the same time",
     ]
@@ -95,7 +97,7 @@ def test_why_shows_the_arithmetic_and_who_goes(run):
             "asks": "1",
             "used": "0",
             "min": "2",
-            "max": "-",
+            "max": None,
             "all_used": "3",
             "all_mins": "3",
             "guaranteed": "1333m",
@@ -103,6 +105,43 @@ def test_why_shows_the_arithmetic_and_who_goes(run):
         }
     ]
     assert list(answer["evictions"]) == ["borrower/p2"]
+
+
+MIXED = quota("mixed", min={GPU: "1.3", "memory": "100Gi", "nos.nebuly.com/gpu-memory": 40}, max={"memory": "1Ti"})
+POOL = quota("pool", min={GPU: "0.7"})
+WIDE = pod(
+    "mixed/wide-6d4f7c9b8d-x2x9q", 9, gates=["nos.nebuly.com/admission"], requests={GPU: "1", "memory": "1536Mi"}
+)
+
+
+def test_why_shows_amounts_as_people_write_them_and_fits_80_columns(run):
+    """Data keeps canonical quantities."""
+    objects = {"nodes": [NODE], "elastic": [MIXED, POOL], "pods": [WIDE]}
+    lines = run("why", "mixed/wide-6d4f7c9b8d-x2x9q", **objects).stdout.splitlines()
+    assert lines[lines.index("ElasticQuota mixed/q governs it, and counts:") + 1 :][:4] == [
+        "  RESOURCE                    ASKS  USED    MIN  MAX     ALL USE  GUARANTEED",
+        "  memory                     1.5Gi     0  100Gi  1Ti  0 of 100Gi       100Gi",
+        "  nos.nebuly.com/gpu-memory     32     0     40    -     0 of 40          40",
+        "  nvidia.com/gpu                 1     0    1.3    -      0 of 2         1.3",
+    ]
+    data = json.loads(run("why", "mixed/wide-6d4f7c9b8d-x2x9q", "-o", "json", **objects).stdout)
+    assert [(each["asks"], each["min"], each["guaranteed"]) for each in data["dimensions"]] == [
+        ("1536Mi", "100Gi", "100Gi"),
+        ("32", "40", "40"),
+        ("1", "1300m", "1300m"),
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("arguments", [["status"], ["why", "borrower/more"]], ids=["status", "why"])
+def test_no_line_is_wider_than_the_terminal(run, monkeypatch, width, arguments):
+    for module in ("status", "why"):
+        monkeypatch.setattr(f"console.{module}.terminal_width", lambda: width)
+    wide = quota("pool", namespaces=[f"namespace-number-{number}" for number in range(12)], min={GPU: "0.125"})
+    board = raw_node("gpu-pool-7b9f-x2x9q", placements={"0": []})
+    done = run(*arguments, nodes=[NODE, board], elastic=LENT, composite=[wide], pods=[*RUNNING, MORE])
+    assert done.exit_code == 0
+    assert max(map(len, done.stdout.splitlines())) <= width
 
 
 def test_why_says_what_would_have_to_happen_above_max(run):

@@ -3,6 +3,7 @@
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -220,6 +221,48 @@ def test_a_service_account_is_used_inside_a_cluster_and_its_token_read_again(
     client.get(THING)
     assert [r.headers["Authorization"] for r in server.requests] == ["bearer old", "bearer new"]
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("write", "asked"),
+    [
+        pytest.param(lambda c: c.create(THING, {}), ("POST", {"dryRun": "All"}), id="create"),
+        pytest.param(lambda c: c.merge_patch(THING, {}), ("PATCH", {"dryRun": "All"}), id="patch"),
+        pytest.param(lambda c: c.delete(THING), ("DELETE", {"dryRun": "All"}), id="delete"),
+        pytest.param(
+            lambda c: c.request("POST", THING, query={"a": "b"}, body=b"{}"),
+            ("POST", {"a": "b", "dryRun": "All"}),
+            id="a request with a query of its own",
+        ),
+        pytest.param(lambda c: c.get(THING), ("GET", {}), id="a read is as ever"),
+    ],
+)
+def test_nothing_that_a_client_for_a_dry_run_sends_changes_anything(
+    server: ApiServer, tmp_path: Path, write: Callable[[Client], bytes], asked: tuple[str, dict[str, str]]
+) -> None:
+    method, query = asked
+    server.route(method, THING, echo)
+    client = Client.load(server.kubeconfig(tmp_path), dry_run=True)
+    assert msgspec.json.decode(write(client))["query"] == query
+    client.close()
+
+
+def test_the_library_is_not_asked_for_credentials_at_each_request(
+    server: ApiServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as long for them as for a request: it looks at all variables of the environment for proxies."""
+    asked: list[object] = []
+
+    def identify(configuration: object) -> dict[str, str]:
+        asked.append(configuration)
+        return {"Authorization": "Bearer x"}
+
+    monkeypatch.setattr("kube.client._authorization", identify)
+    monkeypatch.setattr("kube.client.IDENTITY_S", 3600.0)
+    server.route("GET", THING, echo)
+    for _ in range(3):
+        client.get(THING)
+    assert len(asked) == 1
 
 
 def test_a_missing_kubeconfig_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -402,6 +402,32 @@ def test_an_own_write_is_visible_before_its_event_and_told_with_it(server: ApiSe
     assert watched.informer.store.list() == ()
 
 
+def test_an_object_that_is_read_again_is_seen_as_it_is_before_the_watch_tells(server: ApiServer, watch, live) -> None:
+    server.route("GET", PATH, listing([pod("a", 8), pod("b", 9)], 10))
+    server.route("GET", PATH, live, watch=True)
+    server.route("GET", "/api/v1/namespaces/ns/pods/a", lambda _, wire: wire.json(200, pod("a", 12, node="n1")))
+    server.route("GET", "/api/v1/namespaces/ns/pods/b", refusal(404, "NotFound"))
+    watched = watch()
+    assert watched.informer.synced.wait(PATIENCE_S)
+    for name in "ab":
+        watched.informer.read_again(f"ns/{name}", name, timeout_s=5.0)
+    assert watched.informer.store.items() == (("ns/a", "n1"),)
+
+
+def test_a_list_that_is_read_afresh_is_seen_before_the_watch_tells(server: ApiServer, watch, live) -> None:
+    fresh = listing([pod("a", 12, node="n1"), pod("b", 13, node="n1")], 20)
+    server.route("GET", PATH, listing([pod("a", 8)], 10), fresh)
+    server.route("GET", PATH, live, watch=True)
+    watched = watch()
+    assert watched.informer.synced.wait(PATIENCE_S)
+    watched.informer.read_afresh(timeout_s=5.0, field_selector="spec.nodeName=n1")
+    assert dict(watched.informer.store.items()) == {"ns/a": "n1", "ns/b": "n1"}
+    assert [r.query.get("fieldSelector") for r in server.requests if "watch" not in r.query] == [
+        None,
+        "spec.nodeName=n1",
+    ]
+
+
 def test_an_informer_stops_at_once_while_its_watch_is_silent(server: ApiServer, watch) -> None:
     """R09: the thread and the connection go with it."""
     server.route("GET", PATH, listing([], 10))

@@ -49,6 +49,13 @@ def test_the_quotas_of_nos_are_accepted_as_they_are(client):
     assert dry(client, COMPOSITES, composite) == composite
 
 
+def test_every_resource_that_a_pod_may_ask_for_can_have_a_quota(client):
+    names = ("cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu", "nvidia.com/gpu.shared")
+    names += ("nvidia.com/mig-1g.5gb.me", "nvidia.com/gpu-10gb", "nos.nebuly.com/gpu-memory", "example.com/a_b.C")
+    spec = {"min": dict.fromkeys(names, 1), "max": dict.fromkeys(names, "2")}
+    assert dry(client, QUOTAS, spec) == spec
+
+
 def test_a_policy_gets_its_defaults_written_out(client):
     assert dry(client, GPU_POLICIES, {"rules": [{"modes": ["mps"], "mps": {"threads": "proportional"}}, {}]}) == {
         "quota": {"admission": "gate"},
@@ -95,7 +102,28 @@ FAULTS = [
         id="negative",
     ),
     pytest.param(QUOTAS, {"min": {"cpu": "many"}}, ['spec.min.cpu: Invalid value: "many"'], id="no-quantity"),
+    pytest.param(
+        QUOTAS,
+        {"min": {"gpu": 1, "nos.nebuly.com/gpus": 1}, "max": {"requests.nvidia.com/gpu": 1, "example.com/": 1}},
+        [
+            "spec.min: Invalid value: some key is no resource: write cpu, memory, ephemeral-storage or a name with a prefix",
+            "spec.min: Invalid value: some key is no resource: of ours there is nos.nebuly.com/gpu-memory",
+            "spec.max: Invalid value: some key is no resource: write cpu, memory, ephemeral-storage or a name with a prefix",
+            "spec.max: Invalid value: some key is one of a ResourceQuota: leave requests. or limits. out",
+        ],
+        id="no-resources",
+    ),
     pytest.param(COMPOSITES, {"min": {"cpu": 1}}, ["spec.namespaces: Required value"], id="no-namespaces"),
+    pytest.param(
+        COMPOSITES,
+        {"namespaces": ["a", "", "Team", "a"]},
+        [
+            "spec.namespaces[1]: Invalid value",
+            'spec.namespaces[2]: Invalid value: "Team"',
+            'spec.namespaces[3]: Duplicate value: "a"',
+        ],
+        id="no-names-of-namespaces",
+    ),
     pytest.param(
         GPU_POLICIES,
         {"rules": [{"modes": ["mig", "mig"]}]},

@@ -229,6 +229,16 @@ def test_nos_scheduler_becomes_the_default_one():
     assert found.warnings == ("schedulerName nos-scheduler is now default-scheduler: nos is no longer there",)
 
 
+def test_a_mark_of_eviction_that_was_copied_with_a_pod_is_left_out_with_a_warning():
+    raw = raw_pod(annotations={names.EVICTED_FOR: "team-b/claims"})
+    found = admission(raw)
+    assert names.EVICTED_FOR not in patched(raw, found)["metadata"]["annotations"]
+    assert found.warnings == (
+        "nos.nebuly.com/evicted-for marks a pod that is evicted, and only Apportion writes it: a new pod begins without it",
+    )
+    assert admission(patched(raw, found)).warnings == ()
+
+
 def test_what_only_we_write_is_taken_from_new_pods():
     """W35: no quota governs the pod, so it has no capacity label, whatever the user wrote."""
     raw = raw_pod(

@@ -39,10 +39,10 @@ def test_the_quotas_of_nos_are_read_as_they_are():
 @pytest.mark.parametrize(
     ("spec", "faults"),
     [
-        pytest.param({"min": {"cpu": 4}, "max": {"cpu": "500m"}}, ["spec.min[cpu]: 4: is more than spec.max[cpu], 500m"], id="Q34"),
-        pytest.param({"min": {"memory": "-1Gi"}}, ["spec.min[memory]: -1Gi: must not be negative"], id="negative"),
+        pytest.param({"min": {"cpu": 4}, "max": {"cpu": "500m"}}, ["spec.min[cpu]: 4: is more than spec.max[cpu], 500m: lower it, or raise that"], id="Q34"),
+        pytest.param({"min": {"memory": "-1Gi"}}, ["spec.min[memory]: -1Gi: must not be negative: leave it out, or write 0 or more"], id="negative"),
         pytest.param({"min": {"cpu": "lots"}}, ["spec.min[cpu]: 'lots' is not a quantity; write for example 2, 500m or 4Gi"], id="no quantity"),
-        pytest.param({"max": {"gpu": 1}}, ["spec.max[gpu]: gpu: is no resource: write cpu, memory, ephemeral-storage or a name with a prefix, such as nvidia.com/gpu"], id="no prefix"),
+        pytest.param({"max": {"gpu": 1}}, ["spec.max[gpu]: gpu: is no resource: write nvidia.com/gpu"], id="no prefix"),
         pytest.param({"min": {"nos.nebuly.com/gpu-mem": 1}}, ["spec.min[nos.nebuly.com/gpu-mem]: nos.nebuly.com/gpu-mem: is no resource: of ours there is nos.nebuly.com/gpu-memory"], id="near miss"),
         pytest.param({"min": {"cpu": "x", "gpus": 1}, "max": {"memory": -1}}, 3, id="all at once"),
         pytest.param({}, [], id="Q36: nothing said, nothing limited"),
@@ -54,10 +54,78 @@ def test_every_fault_of_a_quota_is_told_at_once(spec, faults):
     assert len(found) == faults if isinstance(faults, int) else list(found) == faults
 
 
-def test_a_composite_quota_names_its_namespaces():
-    assert ceq(min={"cpu": 1}).faults == (
-        "spec.namespaces: missing: a composite quota lists the namespaces that it governs",
-    )
+RULE = "cpu, memory, ephemeral-storage or a name with a prefix, such as nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("resource", "way_out"),
+    [
+        pytest.param("nvidia.com/gpus", "is no resource: write nvidia.com/gpu", id="plural"),
+        pytest.param("nvidia.com/GPU", "is no resource: write nvidia.com/gpu", id="upper case"),
+        pytest.param("nvidia.com.gpu", "is no resource: write nvidia.com/gpu", id="a dot for the slash"),
+        pytest.param("nvidia.com/gpu-shared", "is no resource: write nvidia.com/gpu.shared", id="shared"),
+        pytest.param("nvidia.com/mig-1g.5gbb", "is no resource: write nvidia.com/mig-1g.5gb", id="MIG"),
+        pytest.param("nvidia.com/gpu-10g", "is no resource: write nvidia.com/gpu-10gb", id="MPS"),
+        pytest.param("gpu-memory", "is no resource: write nos.nebuly.com/gpu-memory", id="without our prefix"),
+        pytest.param("nos.nebuly.com/gpu_memory", "is no resource: write nos.nebuly.com/gpu-memory", id="underscore"),
+        pytest.param("nos.nebuly.com/gpu", "is no resource: of ours there is nos.nebuly.com/gpu-memory", id="of ours"),
+        pytest.param("CPU", "is no resource: write cpu", id="cpu"),
+        pytest.param("requests.nvidia.com/gpu", "is a key of a ResourceQuota: write nvidia.com/gpu", id="as in ResourceQuota"),
+        pytest.param("limits.cpu", "is a key of a ResourceQuota: write cpu", id="limits, as in ResourceQuota"),
+        pytest.param("pods", f"is no resource: write {RULE}", id="what no container asks for"),
+        pytest.param("nvidia.com/", f"is no resource: write {RULE}", id="nothing after the prefix"),
+        pytest.param("example.com/a/b", f"is no resource: write {RULE}", id="two slashes"),
+        pytest.param("hugepages-", f"is no resource: write {RULE}", id="hugepages of no size"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_resource_is_refused_with_the_right_one(resource, way_out):
+    assert eq(min={resource: 1}).faults == (f"spec.min[{resource}]: {resource}: {way_out}",)
+
+
+@pytest.mark.parametrize(
+    "resource",
+    ["nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.me",
+     "nvidia.com/mig-1c.3g.20gb", "nvidia.com/gpu-10gb", "nos.nebuly.com/gpu-memory", "amd.com/gpu", "nvidia.com/pgpu",
+     "nvidia.com/hostdev", "nvidia.com/rdma_shared_device_a", "hugepages-2Mi", "ephemeral-storage"],
+)  # fmt: skip
+def test_names_of_ours_and_of_other_plugins_are_resources(resource):
+    assert eq(min={resource: 1}).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "faults"),
+    [
+        pytest.param("nvidia.com/mig-1g.5gb", "1500m", ("spec.min[nvidia.com/mig-1g.5gb]: 1500m: comes in whole numbers only: write 2",), id="slice"),
+        pytest.param("example.com/fpga", 0.5, ("spec.min[example.com/fpga]: 0.5: comes in whole numbers only: write 1",), id="another plugin's"),
+        pytest.param("nvidia.com/gpu", "500m", (), id="GPUs: a slice counts with its share"),
+        pytest.param("nos.nebuly.com/gpu-memory", "2.5", (), id="GB of GPU memory"),
+        pytest.param("cpu", "1500m", (), id="cpu"),
+        pytest.param("hugepages-2Mi", "2Mi", (), id="hugepages"),
+    ],
+)  # fmt: skip
+def test_what_comes_whole_is_owned_whole(resource, amount, faults):
+    assert eq(min={resource: amount}).faults == faults
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "faults"),
+    [
+        pytest.param(None, ["spec.namespaces: missing: a composite quota lists the namespaces that it governs"], id="none"),
+        pytest.param([], ["spec.namespaces: missing: a composite quota lists the namespaces that it governs"], id="an empty list"),
+        pytest.param(
+            ["a", "", "a", "team-*", "Team"],
+            [
+                'spec.namespaces[1]: "": is no name of a namespace: list each by its own name',
+                "spec.namespaces[2]: a: stands there twice: leave one out",
+                "spec.namespaces[3]: team-*: is no name of a namespace: list each by its own name",
+                "spec.namespaces[4]: Team: is no name of a namespace: list each by its own name",
+            ],
+            id="all at once",
+        ),
+    ],
+)  # fmt: skip
+def test_a_composite_quota_names_its_namespaces(namespaces, faults):
+    assert list(ceq(min={"cpu": 1}, namespaces=namespaces).faults) == faults
 
 
 def test_a_composite_quota_wins_and_nobody_is_deleted():
@@ -95,4 +163,6 @@ def test_a_faulty_quota_disturbs_nobody_else():
     broken = ceq("x", "broken", namespaces=["a", "b"], min={"cpu": -1})
     governed = govern([broken, eq("a", "own", min={"cpu": 1})])
     assert {space: each.name for space, each in governed.by_namespace.items()} == {"a": "own", "b": "broken"}
-    assert governed.unready == {broken.title: (names.QUOTA_INVALID, "spec.min[cpu]: -1: must not be negative")}
+    assert governed.unready == {
+        broken.title: (names.QUOTA_FAULTY, "spec.min[cpu]: -1: must not be negative: leave it out, or write 0 or more")
+    }

@@ -77,3 +77,9 @@ def test_amounts_print_with_the_suffixes_of_their_resource():
 def test_writing_and_reading_again_changes_nothing(thousandths):
     assert milli(format_milli(thousandths)) == thousandths
     assert milli(format_milli(thousandths, binary=True)) == thousandths
+
+
+@given(st.integers(-(10**21), 10**21), st.integers(-(2**53 - 1), 2**53 - 1))
+def test_an_amount_is_written_as_the_quantity_that_it_is(thousandths, kibi):
+    assert format_milli(thousandths) == canonical(f"{thousandths}m")
+    assert format_milli(kibi * 1024_000, binary=True) == canonical(f"{kibi}Ki")

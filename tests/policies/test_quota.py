@@ -5,7 +5,7 @@ import pytest
 from policies import names
 from policies.decision import QuotaStatus
 from policies.governing import QuotaView, govern
-from policies.quota import Usage, capacities, never, statuses
+from policies.quota import Usage, beyond_min, never, statuses
 
 GPU = names.GPU
 
@@ -98,18 +98,13 @@ def test_what_is_larger_than_max_or_than_all_mins_can_never_run():
     ],
 )
 def test_a_pod_is_over_quota_if_the_running_sum_exceeds_min_with_it(charges, labels):
-    pods = [(str(number), {GPU: count * 1000}) for number, count in enumerate(charges)]
-    got = capacities(quota("a", {GPU: 2000}), pods)
-    assert " ".join(label.removesuffix("-quota") for label in got.values()) == labels
+    over = beyond_min(quota("a", {GPU: 2000}), ({GPU: count * 1000} for count in charges))
+    assert " ".join("over" if beyond else "in" for beyond in over) == labels
 
 
 def test_over_quota_in_one_dimension_is_over_quota():
-    pods = [("x", {"cpu": 1000, GPU: 1000}), ("y", {"cpu": 1000}), ("z", {GPU: 1000})]
-    assert list(capacities(quota("a", {"cpu": 1000, GPU: 5000}), pods).values()) == [
-        "in-quota",
-        "over-quota",
-        "in-quota",
-    ]
+    charges = [{"cpu": 1000, GPU: 1000}, {"cpu": 1000}, {GPU: 1000}]
+    assert list(beyond_min(quota("a", {"cpu": 1000, GPU: 5000}), charges)) == [False, True, False]
 
 
 def status(quotas, **used):

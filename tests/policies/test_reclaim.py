@@ -225,6 +225,34 @@ def test_whom_its_own_quota_keeps_out_keeps_out_no_other_quota(fields):
     assert [release.pod for release in decision.ungate] == ["b/borrower"]
 
 
+def test_a_claimant_at_its_own_max_keeps_no_room_from_others():
+    """Q18: only its protected siblings could let it in, however many GPUs stand idle meanwhile."""
+    decision = case(
+        *running("a", 2, labels={"app": "web"}), pod("a/urgent", priority=10), pod("b/borrower", created=int(NOW)),
+        quotas=[quota("a", 2, 2), quota("b", 0), quota("c", 4)], nodes=[machine("n1", 3)],
+        budgets=[budget("a", 0, app="web")],
+    )  # fmt: skip
+    assert ([release.pod for release in decision.ungate], decision.evict) == (["b/borrower"], ())
+
+
+def test_whom_only_its_own_quota_could_make_way_for_keeps_nothing_from_others():
+    """Q18: a alone owns GPUs and uses them all; what a's next pod needs of CPU stays to be borrowed until a's own end."""
+    decision = case(
+        *running("a", 2), pod("a/next", cpu=6), pod("b/borrower", 0, cpu=8, created=int(NOW)),
+        quotas=[quota("a", 2, cpu=10), quota("b", cpu=0)], nodes=[machine("n1", 4)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["b/borrower"]
+
+
+def test_whom_others_could_make_way_for_keeps_its_place_in_all_that_it_needs():
+    """As before, but the other GPU is lent to b: when b's pod ends, a's next pod must find its CPUs."""
+    decision = case(
+        *running("a", 1), *running("b", 1), pod("a/next", 1, cpu=6), pod("b/late", 0, cpu=8, created=int(NOW)),
+        quotas=[quota("a", 1, cpu=10), quota("b", 1, cpu=0)], nodes=[machine("n1", 4)],
+    )  # fmt: skip
+    assert decision.ungate == ()
+
+
 def test_a_pod_above_max_holds_its_place_before_others_of_its_quota():
     pods = [*running("a", 3), pod("a/large", 2, created=1000), pod("a/small", created=int(NOW) - 1)]
     assert case(*pods, quotas=[quota("a", 2, 4), quota("b", 7)], nodes=[machine("n1", 9)]).ungate == ()
@@ -245,6 +273,15 @@ def test_a_reason_tells_what_is_used_from_what_is_kept():
 def test_who_could_never_run_holds_nothing():
     """Q18: six GPUs on nodes of four."""
     decision = case(pod("a/huge", 6), pod("a/modest"), quotas=[quota("a", 6)], nodes=[machine("n1", 4)])
+    assert [release.pod for release in decision.ungate] == ["a/modest"]
+
+
+def test_who_could_never_run_uses_up_nothing_of_what_its_own_team_owns():
+    """Q18: a/modest is within min and goes first; else b would get the one GPU, and lose it again to a's claim."""
+    decision = case(
+        pod("a/huge", 4), pod("a/modest", created=1001), pod("b/borrower", priority=10),
+        quotas=[quota("a", 4), quota("b", 0)], nodes=[machine("n1", 1)],
+    )  # fmt: skip
     assert [release.pod for release in decision.ungate] == ["a/modest"]
 
 
@@ -307,6 +344,14 @@ def test_a_victim_that_somebody_else_deletes_counts_for_its_own_quota_until_it_e
     assert (decision.ungate, decision.evict) == ((), ())
     (status,) = decision.quotas
     assert status.used == {names.GPU: 1000}
+
+
+@pytest.mark.parametrize("fields", [{"terminating": True}, {"namespace": "gone"}], ids=["being deleted", "gone"])
+def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_until_it_ends(fields):
+    view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=tuple(replace(p, **fields) if p.key == "b/claim" else p for p in view.pods))
+    assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
 def test_a_mark_alone_takes_nobody_off_the_books():

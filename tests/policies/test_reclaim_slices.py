@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from policies import names
 from policies.governing import QuotaView
 from policies.settle import settle
-from tests.policies.cluster import begin, bound, cluster, gated, node, used
+from tests.builders import A30, A100
+from tests.policies.cluster import begin, bound, cluster, gated, node, node_of, used, with_node
 from tests.policies.teams import carried_out, relabelled, victims, without
 
 MEMORY = names.GPU_MEMORY_QUOTA
@@ -72,6 +73,26 @@ def test_a_board_is_cut_when_the_victims_have_ended_and_not_before():
     assert layout.destroys
 
 
+def test_a_slice_whose_holder_has_ended_is_waited_for_and_nobody_else_evicted():
+    """Q20: the API server tells of a pod's end before the agent tells that its slice is free."""
+    view = lent([SEVEN], 0, claim("a/claim", "1g.5gb"))
+    decision = settle(view)
+    assert victims(decision) == ["b/b-00-6"]
+    view = carried_out(view, decision)
+    ended = without(view, {"b/b-00-6"})
+    assert [item.pod for item in ended.nodes[0].boards[0].slices if item.used][-1] == "b/b-00-6"
+    decision = settle(ended)
+    assert (victims(decision), decision.ungate, decision.layouts) == ([], (), ())
+    assert [item.pod for item in settle(gone(view, "b/b-00-6")).ungate] == ["a/claim"]
+
+
+def test_a_board_is_not_cut_under_a_slice_that_is_still_reported_as_used():
+    view = lent([SEVEN], 0, claim("a/claim", "3g.20gb"))
+    view = carried_out(view, settle(view))
+    decision = settle(without(view, {"b/b-00-6", "b/b-00-5", "b/b-00-4"}))
+    assert (victims(decision), decision.layouts) == ([], ())
+
+
 def test_what_can_be_had_is_cut_while_others_still_end():
     """A slow victim of a later claimant does not keep an earlier one waiting."""
     view = lent([SEVEN], 0, claim("a/first", "3g.20gb"), claim("a/second", "2g.10gb", second=1))
@@ -127,3 +148,18 @@ def gone(view, *keys):
         for each in view.nodes
     )
     return replace(without(view, set(keys)), nodes=nodes)
+
+
+def test_who_needs_a_board_that_cannot_be_cut_holds_nothing():
+    """Q18: its MIG mode is off, and only an administrator can switch it; until then others borrow what that pod would use."""
+    pods = [claim("a/waits", "3g.20gb"), claim("b/borrows", "1g.6gb", second=1)]
+    view = cluster([node("n1", A100, placements={"0": []}), node("n2", A30, placements={"0": []})], pods, now=1.8e9)
+    view = replace(view, quotas=(gigabytes("a", 20), gigabytes("b", 0)))
+    off = tuple(replace(board, cuttable=False) for board in node_of(view, "n1").boards)
+    view = with_node(view, replace(node_of(view, "n1"), boards=off))
+    decision = settle(view)
+    assert [layout.node for layout in decision.layouts] == ["n2"]
+    assert {item.pod: item.reason for item in decision.waiting} == {
+        "a/waits": names.NO_ROOM,
+        "b/borrows": names.BEING_CUT,
+    }

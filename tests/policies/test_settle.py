@@ -11,8 +11,8 @@ from policies.catalogue import by_product
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ledger import Ledger
 from policies.settings import DEFAULTS
-from policies.settle import UNSCHEDULABLE_S, settle
-from policies.view import View, view_pod
+from policies.settle import settle
+from policies.view import UNSCHEDULABLE_S, View, view_pod
 from tests.builders import A30, A100, T4, make_node, make_pod
 from tests.policies.cluster import (
     agent_step,

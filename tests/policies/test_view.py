@@ -1,11 +1,13 @@
 """The picture of the cluster holds what its objects say."""
 
+import msgspec
 import pytest
 
 from policies import names
 from policies.annotations import PlacedSlice, Placement
+from policies.model import Pod
 from policies.view import view_node, view_pod
-from tests.builders import A30, A100, T4, container, make_node, make_pod
+from tests.builders import A30, A100, T4, container, make_node, make_pod, raw_pod
 
 
 def sidecar(name, **fields):
@@ -45,6 +47,28 @@ def test_overhead_and_pod_level_resources_count():
 def test_the_slices_of_a_pod_are_its_mig_and_mps_resources():
     limits = {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu-10gb": 1, "nvidia.com/gpu.shared": 1, "nvidia.com/gpu": 1}
     assert view_pod(make_pod(limits=limits)).slices == (("nvidia.com/gpu-10gb", 1), ("nvidia.com/mig-1g.5gb", 2))
+
+
+@pytest.mark.parametrize(
+    ("condition", "written", "since"),
+    [
+        pytest.param(None, None, None, id="the scheduler has said nothing"),
+        pytest.param({"status": "False", "reason": "SchedulingGated"}, None, None, id="our gate"),
+        pytest.param({"status": "False", "reason": "Unschedulable"}, None, 1772442000, id="never gated"),
+        pytest.param(
+            {"status": "False", "reason": "Unschedulable"}, "2026-03-02T09:10:00Z", 1772442600,
+            id="not before it was released, though the condition still bears the time of the gate",
+        ),
+        pytest.param({"status": "False", "reason": "Unschedulable"}, "when?", 1772442000, id="not written by us"),
+    ],
+)  # fmt: skip
+def test_a_pod_is_unschedulable_since_the_gate_is_gone_at_the_earliest(condition, written, since):
+    """Kubernetes 1.36 keeps lastTransitionTime when SchedulingGated becomes Unschedulable: both are status False."""
+    raw = raw_pod(annotations={"nos.nebuly.com/released-at": written} if written else None)
+    if condition:
+        told = {"type": "PodScheduled", "lastTransitionTime": "2026-03-02T09:00:00Z", **condition}
+        raw["status"] = {"phase": "Pending", "conditions": [told]}
+    assert view_pod(msgspec.convert(raw, Pod)).unschedulable_since == since
 
 
 @pytest.mark.parametrize(

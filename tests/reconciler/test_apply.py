@@ -48,12 +48,14 @@ class World:
         self.watch(gated(), gated("other"))
         raw = raw_node("n1")
         self.nodes.store.replace({"n1": Entry("", "1", project_node(msgspec.json.encode(raw)))}, "1")
-        self.now, self.held = 1000.0, True
+        self.now, self.held, self.news = 1000.0, True, False
         self.applier = Applier(
             client,
             self.pods,
             self.nodes,
             held=lambda: self.held,
+            news=lambda: self.news,
+            now=lambda: self.now,
             clock=lambda: self.now,
             timeout_s=5.0,
             chance=lambda: 0.0,
@@ -91,7 +93,10 @@ def test_a_release_is_one_merge_patch_and_seen_at_once(server, world):
     assert world.apply("team-a/train") == math.inf
     [request] = server.asked("PATCH", TRAIN)
     assert request.headers["Content-Type"] == PATCH
-    assert json.loads(request.body) == {"metadata": {"resourceVersion": "1"}, "spec": {"schedulingGates": None}}
+    assert json.loads(request.body) == {
+        "metadata": {"resourceVersion": "1", "annotations": {"nos.nebuly.com/released-at": "1970-01-01T00:16:40Z"}},
+        "spec": {"schedulingGates": None},
+    }
     seen = world.pods.store.get("team-a/train")
     assert (seen.gated, seen.released, seen.version) == (False, True, "2")
 
@@ -106,12 +111,37 @@ def test_a_label_that_is_not_true_is_written_and_seen_at_once(server, world):
     assert world.pods.store.get("team-a/train").version == "2"
 
 
-def test_a_cycle_writes_no_more_than_its_share_and_the_next_one_goes_on(server, world, monkeypatch):
-    """Else a claim waits until ten thousand releases are written."""
-    monkeypatch.setattr("reconciler.apply.BATCH", 1)
-    server.route("PATCH", TRAIN, answer(free()))
-    assert world.apply("team-a/train", "team-a/other") == 0.0
-    assert [request.path for request in server.requests] == [TRAIN]
+@pytest.mark.parametrize(
+    ("news", "answer_s", "written"),
+    [
+        pytest.param(
+            True,
+            0.4,
+            3,
+            id="news: what begins within a second, since where pods come all the time there is news all the time",
+        ),
+        pytest.param(False, 0.4, 4, id="no news: what was decided holds"),
+        pytest.param(False, 4.0, 3, id="no news: but no longer than ten seconds without deciding"),
+    ],
+)
+def test_a_claim_does_not_wait_until_ten_thousand_releases_are_written(
+    server, client, monkeypatch, news, answer_s, written
+):
+    monkeypatch.setattr("reconciler.apply.WORKERS", 1)
+    world = World(client)
+    world.news = news
+    keys = [f"team-a/p{number}" for number in range(4)]
+    world.watch(*(gated(key.partition("/")[2]) for key in keys))
+
+    def slowly(request, wire):
+        world.now += answer_s
+        wire.json(200, free(request.path.rpartition("/")[2]))
+
+    for number in range(4):
+        server.route("PATCH", f"{PODS_OF_A}/p{number}", slowly)
+    assert world.apply(*keys) == (math.inf if written == 4 else 0.0)
+    assert [request.path for request in server.requests] == [f"{PODS_OF_A}/p{number}" for number in range(written)]
+    world.applier.close()
 
 
 def test_orders_and_cuts_go_to_their_nodes(server, world):

@@ -12,7 +12,6 @@ from policies.decision import Cut, Decision, Evict, Release
 from policies.view import View
 from reconciler.controller import Controller
 from reconciler.health import Pulse
-from reconciler.observe import project_node, project_pod
 from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, listing
 from tests.builders import raw_node, raw_pod
@@ -115,7 +114,8 @@ def test_a_pod_that_appears_is_judged_at_once_and_released_in_one_patch(server, 
         leading.wait_for_view(lambda view: view.nodes)
         leading.pods.send("ADDED", gated())
         [request] = server.wait_for(1, "PATCH", TRAIN)
-        assert json.loads(request.body) == {"metadata": {"resourceVersion": "10"}, "spec": {"schedulingGates": None}}
+        body = json.loads(request.body)
+        assert (body["metadata"]["resourceVersion"], body["spec"]) == ("10", {"schedulingGates": None})
 
 
 def test_a_released_pod_is_not_granted_again_before_the_watch_tells_of_it(server, term):
@@ -191,7 +191,7 @@ def test_while_pods_cannot_be_read_afresh_nothing_is_cut(server, term):
 
 def test_beside_nos_nothing_is_decided_and_the_pods_that_wait_are_told(server, term, monkeypatch):
     """Two planners over one set of boards would undo each other's work."""
-    monkeypatch.setattr("reconciler.status.TICK_S", 0.02)
+    monkeypatch.setattr("reconciler.controller.TELL_EVERY_S", 0.02)
     leading = term()
     partitioner = {"metadata": {"name": "nos-gpu-partitioner", "namespace": "nebuly-nos"}}
     server.route("GET", DEPLOYMENTS, answer({"items": [partitioner]}))
@@ -228,64 +228,6 @@ def test_an_api_server_that_was_away_is_waited_for(server, term):
         server.up()
         leading.pods.send("ADDED", gated())
         server.wait_for(1, "PATCH", TRAIN)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "starts"),
-    [
-        pytest.param({}, {"version": "20"}, False, id="a heartbeat: a thousand kubelets send one every few seconds"),
-        pytest.param({}, {"version": "20", "cordoned": True}, True, id="a cordon"),
-        pytest.param(None, {}, True, id="a new node"),
-        pytest.param({}, None, True, id="a node that is gone"),
-    ],
-)
-def test_a_node_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
-    def node(version="1", **fields):
-        raw = raw_node("n1", **fields)
-        raw["metadata"]["resourceVersion"] = version
-        return project_node(json.dumps(raw).encode())
-
-    controller = term().controller
-    controller._node_changed("n1", None if old is None else node(**old), None if new is None else node(**new))
-    assert controller._changed.is_set() is starts
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "starts"),
-    [
-        pytest.param(None, gated(), True, id="a pod that waits"),
-        pytest.param(gated("10"), gated("11"), False, id="a pod of which only the version is new"),
-        pytest.param(free(), free(node="n1"), True, id="a pod that is bound"),
-        pytest.param(free(node="n1"), None, True, id="a pod that is gone"),
-        pytest.param(
-            None, raw_pod("a/web", limits={"cpu": "1"}, node="n1"), True, id="room is taken on a node of ours"
-        ),
-        pytest.param(None, raw_pod("a/web", limits={"cpu": "1"}, node="other"), False, id="room is taken elsewhere"),
-        pytest.param(None, raw_pod("a/web", limits={"cpu": "1"}), False, id="a pod that asks nothing of us"),
-    ],
-)
-def test_without_quotas_a_pod_starts_a_cycle_only_by_what_decisions_read(term, old, new, starts):
-    controller = term().controller
-    controller._managed = frozenset({"n1"})
-    before, after = (raw and project_pod(json.dumps(raw).encode()) for raw in (old, new))
-    controller._pod_changed("a/b", before, after)
-    assert controller._changed.is_set() is starts
-
-
-@pytest.mark.parametrize(
-    ("key", "node", "starts"),
-    [
-        pytest.param("governed/web", "", True, id="a pod of a governed namespace that asks for CPU alone"),
-        pytest.param("a/web", "other", True, id="room is taken where a governed pod may run"),
-        pytest.param("a/web", "", False, id="anybody's pod that is bound nowhere"),
-    ],
-)
-def test_with_quotas_the_pods_that_they_govern_and_the_room_on_all_nodes_matter(term, key, node, starts):
-    controller = term().controller
-    controller._governed = {"governed": None}
-    raw = raw_pod(key, limits={"cpu": "1"}, **({"node": node} if node else {}))
-    controller._pod_changed(key, None, project_pod(json.dumps(raw).encode()))
-    assert controller._changed.is_set() is starts
 
 
 def quota(version="6", generation=1, **spec):

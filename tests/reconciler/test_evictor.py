@@ -19,6 +19,7 @@ from tests.builders import raw_pod
 MARKED = {"nos.nebuly.com/evicted-for": "team-b/claims"}
 LENT = "/api/v1/namespaces/team-a/pods/lent"
 OTHER = "/api/v1/namespaces/team-a/pods/other"
+LATE = "/api/v1/namespaces/team-a/pods/late"
 EVENTS_A, EVENTS_B = (f"/api/v1/namespaces/team-{team}/events" for team in "ab")
 
 
@@ -145,6 +146,55 @@ def test_the_mark_comes_first_then_the_eviction_and_never_a_delete(server, world
         "lent": ("Warning", "Reclaimed", f"evicted for team-b/claims: {message}"),
         "claims": ("Normal", "Evicting", f"team-a/lent is evicted: {message}"),
     }
+
+
+def late(version="1"):
+    return raw_pod("team-a/late", limits={"nvidia.com/gpu": "1"}, version=version, owner=True)
+
+
+def place_lost(pod):
+    return Evict(
+        pod=pod.key,
+        uid=pod.uid,
+        version=pod.version,
+        quota="team-a/quota",
+        grace_s=30,
+        reason="PlaceLost",
+        message="the scheduler has found no node for it",
+    )
+
+
+def test_a_pod_that_goes_for_nobody_bears_no_mark_and_goes_only_while_it_is_bound_nowhere(server, world):
+    """It may have been bound a moment ago: the state that was decided from is a precondition."""
+    server.route("POST", f"{LATE}/eviction", evicted)
+    world.watch(late())
+    pod = world.pods.store.get("team-a/late")
+    assert world.evictor.apply([place_lost(pod)], {pod.key: pod}) == math.inf
+    assert [(r.method, r.path) for r in server.requests if "/events" not in r.path] == [("POST", f"{LATE}/eviction")]
+    [asked] = bodies(server, "POST", f"{LATE}/eviction")
+    assert asked["deleteOptions"]["preconditions"] == {"uid": "uid-late", "resourceVersion": "1"}
+    assert world.seen("late") == (True, "", 0.0)
+    assert world.said() == {"late": ("Warning", "PlaceLost", "evicted: the scheduler has found no node for it")}
+
+
+def test_one_that_has_been_bound_meanwhile_stays(server, world):
+    server.route("POST", f"{LATE}/eviction", refusal(409, "Conflict"))
+    server.route("GET", LATE, answer(late("2")))
+    world.watch(late())
+    pod = world.pods.store.get("team-a/late")
+    assert world.evictor.apply([place_lost(pod)], {pod.key: pod}) == 0.0
+    assert world.seen("late") == (False, "", 0.0)
+    assert world.pods.store.get("team-a/late").version == "2"
+
+
+def test_a_refusal_is_told_to_the_pod_itself_where_it_goes_for_nobody(server, world):
+    server.route("POST", f"{LATE}/eviction", refusal(403, "Forbidden"))
+    world.watch(late())
+    pod = world.pods.store.get("team-a/late")
+    assert world.evictor.apply([place_lost(pod)], {pod.key: pod}) == 1.0
+    assert not server.asked("PATCH", LATE)
+    assert world.seen("late") == (False, "", 1001.0)
+    assert world.said()["late"][:2] == ("Warning", "EvictionRefused")
 
 
 def test_once_the_watch_tells_that_a_victim_ends_nothing_is_assumed_any_more(server, world):

@@ -22,6 +22,7 @@ from tests.builders import make_pod, raw_node
 ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
 SPOT = {"key": "spot", "operator": "DoesNotExist"}
 ON_N3 = {"key": "metadata.name", "operator": "In", "values": ["n3"]}
+AT = 1772442000.9  # 2026-03-02T09:00:00Z and a bit
 NOT_N1 = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
 NOT_N2 = {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}
 
@@ -34,7 +35,7 @@ def required(*terms):
 
 def released(avoid=(), **spec):
     pod = view_pod(make_pod("team-a/train", gates=["nos.nebuly.com/admission"], version="7", **spec))
-    return plain(release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid)))
+    return plain(release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid), AT))
 
 
 def plain(body):
@@ -47,17 +48,17 @@ def node(version="12", **fields):
     return project_node(msgspec.json.encode(raw))
 
 
-def test_a_release_takes_the_gate_away_and_nothing_else():
-    assert released() == {"metadata": {"resourceVersion": "7"}, "spec": {"schedulingGates": None}}
+def test_a_release_takes_the_gate_away_says_when_and_nothing_else():
+    assert released() == {
+        "metadata": {"resourceVersion": "7", "annotations": {"nos.nebuly.com/released-at": "2026-03-02T09:00:00Z"}},
+        "spec": {"schedulingGates": None},
+    }
 
 
 def test_the_label_goes_into_the_patch_that_releases():
     pod = view_pod(make_pod(version="7"))
     release = Release(pod=pod.key, uid=pod.uid, version="7", capacity="over-quota")
-    assert plain(release_patch(pod, release)) == {
-        "metadata": {"resourceVersion": "7", "labels": {"nos.nebuly.com/capacity": "over-quota"}},
-        "spec": {"schedulingGates": None},
-    }
+    assert plain(release_patch(pod, release, AT))["metadata"]["labels"] == {"nos.nebuly.com/capacity": "over-quota"}
 
 
 def test_a_label_alone_is_written_to_the_state_that_was_judged():
@@ -94,6 +95,11 @@ def test_an_eviction_names_the_pod_by_its_uid_and_bounds_its_grace():
     }
 
 
+def test_an_eviction_for_nobody_names_the_state_in_which_the_pod_was_bound_nowhere():
+    evict = Evict(pod="team-a/late", uid="u", version="7", quota="", grace_s=30, reason="PlaceLost", message="")
+    assert plain(eviction(evict))["deleteOptions"]["preconditions"] == {"uid": "u", "resourceVersion": "7"}
+
+
 @pytest.mark.parametrize(
     ("terms", "avoid", "narrowed"),
     [
@@ -121,11 +127,7 @@ def test_an_eviction_names_the_pod_by_its_uid_and_bounds_its_grace():
 )
 def test_nodes_promised_to_others_are_excluded_in_the_same_patch(terms, avoid, narrowed):
     affinity = {} if terms is None else {"affinity": required(*terms)}
-    patch = released(avoid, **affinity)
-    assert patch == {
-        "metadata": {"resourceVersion": "7"},
-        "spec": {"schedulingGates": None, "affinity": required(*narrowed)},
-    }
+    assert released(avoid, **affinity)["spec"] == {"schedulingGates": None, "affinity": required(*narrowed)}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from kube.informer import Informer
 from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, read_meta
 from kube.store import Entry
 from policies.decision import QuotaStatus
-from reconciler.quotas import QuotaWriter, project_composite, project_elastic, project_namespace, status_patch
+from reconciler.quotas import QuotaReport, project_composite, project_elastic, project_namespace, status_patch
+from reconciler.scribe import Scribe
 from tests.apiserver.steps import refusal
 
 API = "/apis/nos.nebuly.com/v1alpha1/namespaces"
@@ -120,14 +121,10 @@ class World:
             self.know(
                 self.namespaces, {"metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}}
             )
-        self.writer = QuotaWriter(
-            client,
-            {"ElasticQuota": self.elastic, "CompositeElasticQuota": self.composite},
-            self.namespaces,
-            self.recorder,
-            held=lambda: self.held,
-            now=lambda: 0.0,
-            clock=lambda: self.at,
+        informers = {"ElasticQuota": self.elastic, "CompositeElasticQuota": self.composite}
+        self.report = QuotaReport(informers, self.namespaces, self.recorder, now=lambda: 0.0)
+        self.writer = Scribe(
+            client, "quota", self.report.differences, every_s=1.0, held=lambda: self.held, clock=lambda: self.at
         )
 
     def know(self, informer, obj):
@@ -136,7 +133,7 @@ class World:
 
     def say(self, *statuses):
         views = {pod.view.namespace: pod.view for pod in self.elastic.store.list()}
-        self.writer.say(statuses, views)
+        self.report.say(statuses, views)
 
 
 def answer(obj, version="9"):
@@ -208,13 +205,13 @@ def test_nothing_is_written_once_the_lease_is_lost(server, world):
 def test_a_quota_that_is_not_in_force_is_told_of(server, world):
     """Q34, Q37: the fault stands on the object that has it."""
     one, _ = statuses(world, server)
-    fault = "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1"
-    world.say(msgspec.structs.replace(one, ready=False, reason="QuotaInvalid", message=fault, used={}))
+    fault = "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that"
+    world.say(msgspec.structs.replace(one, ready=False, reason="Invalid", message=fault, used={}))
     world.writer.tick()
     world.recorder.close()
     [event] = server.asked("POST", "/api/v1/namespaces/team-a/events")
     written = json.loads(event.body)
-    assert (written["type"], written["reason"], written["message"]) == ("Warning", "QuotaInvalid", fault)
+    assert (written["type"], written["reason"], written["message"]) == ("Warning", "Invalid", fault)
     assert written["involvedObject"] == {
         "apiVersion": "nos.nebuly.com/v1alpha1",
         "kind": "ElasticQuota",

@@ -18,7 +18,8 @@ from policies.decision import Evict, Release, Waiting
 from reconciler.evictor import Evictor
 from reconciler.observe import MARK, TOLD, mark, project_node, project_pod, told
 from reconciler.patches import release_patch
-from reconciler.status import StatusWriter
+from reconciler.scribe import Scribe
+from reconciler.status import WaitingReport
 from tests.apiserver.server import PATIENCE_S
 
 pytestmark = pytest.mark.sandbox
@@ -58,7 +59,7 @@ def create(client, namespace, **spec):
 
 
 def release(client, pod, *avoid):
-    body = release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid))
+    body = release_patch(pod, Release(pod=pod.key, uid=pod.uid, version=pod.version, avoid=avoid), time.time())
     return json.loads(client.merge_patch(PODS.path(pod.namespace, pod.name), body))
 
 
@@ -112,11 +113,13 @@ def test_a_condition_of_ours_stands_beside_those_of_others(client, namespace):
     pods = Informer(client, PODS, project_pod, namespace=namespace, indexes={TOLD: told})
     pods.start()
     assert pods.synced.wait(PATIENCE_S)
-    status = StatusWriter(client, pods, Informer(client, NODES, project_node), held=lambda: True)
-    status.say([Waiting(pod=pod.key, reason="NoSliceFits", message="needs 3g.20gb; none is free")])
-    status.tick()
-    status.tick()
-    status.stop()
+    recorder = EventRecorder(client, "tests")
+    report = WaitingReport(pods, Informer(client, NODES, project_node), recorder, now=time.time, clock=time.monotonic)
+    report.say([Waiting(pod=pod.key, reason="NoSliceFits", message="needs 3g.20gb; none is free")])
+    scribe = Scribe(client, "condition", report.differences, every_s=1.0, held=lambda: True, clock=time.monotonic)
+    scribe.tick()
+    scribe.tick()
+    recorder.close()
     pods.stop()
     conditions = json.loads(client.get(PODS.path(namespace, pod.name)))["status"]["conditions"]
     told_now = {item["type"]: (item["status"], item["reason"], item["message"]) for item in conditions}

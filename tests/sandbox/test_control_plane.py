@@ -53,6 +53,13 @@ def _wait(sandbox: Sandbox, what: str, condition: str) -> None:
     sandbox.kubectl("wait", "-n", NAMESPACE, what, f"--for={condition}", "--timeout=30s")
 
 
+def _evict(sandbox: Sandbox, pod: str) -> None:
+    metadata = {"name": pod, "namespace": NAMESPACE}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+    sandbox.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
+
 def test_nodes_are_ready_and_labelled(cluster: Sandbox) -> None:
     nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
     assert {
@@ -94,6 +101,18 @@ def test_a_pod_ends_as_long_after_its_start_as_it_says(cluster: Sandbox) -> None
     ended = status["containerStatuses"][0]["state"]["terminated"]
     worked = datetime.fromisoformat(ended["finishedAt"]) - datetime.fromisoformat(ended["startedAt"])
     assert worked >= timedelta(seconds=2)
+
+
+def test_a_pod_that_is_deleted_tells_its_end_before_it_is_gone(cluster: Sandbox) -> None:
+    """As a kubelet does: whoever holds it by a finalizer, as Jobs do, sees a phase that is final, and how it came to it."""
+    _create(cluster, _pod("held", finalizers=["example.org/hold"]))
+    _wait(cluster, "pod/held", "condition=Ready")
+    cluster.kubectl("delete", "-n", NAMESPACE, "pod", "held", "--wait=false")
+    _wait(cluster, "pod/held", "jsonpath={.status.phase}=Failed")
+    status = json.loads(cluster.kubectl("get", "-n", NAMESPACE, "pod", "held", "-o", "json"))["status"]
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    cluster.kubectl("patch", "-n", NAMESPACE, "pod", "held", "--type=merge", '-p={"metadata":{"finalizers":null}}')
+    _wait(cluster, "pod/held", "delete")
 
 
 def test_a_gated_pod_waits_until_its_gate_goes(cluster: Sandbox) -> None:
@@ -138,6 +157,30 @@ def test_a_job_completes_when_its_pod_ends(cluster: Sandbox) -> None:
     _wait(cluster, "job/job", "condition=Complete")
 
 
+def test_a_job_that_ignores_disruptions_survives_an_eviction(cluster: Sandbox) -> None:
+    """Its pod comes back, and the end of the first is no failure, of which this Job may not have one."""
+    ignore = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [ignore]},
+        "template": {"spec": {**_pod("x")["spec"], "restartPolicy": "Never"}},
+    }
+    metadata = {"name": "patient", "namespace": NAMESPACE}
+    _create(cluster, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+
+    def pod() -> str:
+        return cluster.kubectl("get", "-n", NAMESPACE, "pods", "-l", "job-name=patient", "-o", "name").strip()
+
+    _wait(cluster, "job/patient", "jsonpath={.status.ready}=1")
+    evicted = pod()
+    _evict(cluster, evicted.removeprefix("pod/"))
+    # The Job controller lets 10 s pass, whoever ended the pod.
+    eventually(lambda: pod() not in ("", evicted), "the pod comes back")
+    _wait(cluster, pod(), "condition=Ready")
+    status = json.loads(cluster.kubectl("get", "-n", NAMESPACE, "job", "patient", "-o", "json"))["status"]
+    assert (status.get("failed", 0), status.get("conditions", [])) == (0, [])
+
+
 def test_a_budget_refuses_an_eviction(cluster: Sandbox) -> None:
     _create(
         cluster,
@@ -151,14 +194,8 @@ def test_a_budget_refuses_an_eviction(cluster: Sandbox) -> None:
     )
     _wait(cluster, "pod/guarded", "condition=Ready")
     _wait(cluster, "pdb/guard", "jsonpath={.status.currentHealthy}=1")
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": "guarded", "namespace": NAMESPACE},
-    }
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods/guarded/eviction"
     with pytest.raises(KubectlError, match=r"TooManyRequests.*disruption budget"):
-        cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+        _evict(cluster, "guarded")
 
 
 def test_service_accounts_have_tokens_with_the_rights_of_their_roles(cluster: Sandbox) -> None:

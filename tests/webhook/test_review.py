@@ -45,6 +45,7 @@ CLUSTER = SimpleNamespace(
         view_node(node) for node in (make_node("a"), make_node("b", mode="mps"), make_node("c", A30))
     ),
     settings=DEFAULTS,
+    knows=lambda namespace: namespace != "absent",
     labels_of=lambda namespace: RESTRICTED if namespace == "strict" else {},
     quotas=QUOTAS,
     standings=Standings.of(QUOTAS, {"ElasticQuota lent/quota": {names.GPU: 2000, "cpu": 0}}),
@@ -402,8 +403,8 @@ def test_a_quota_is_refused_with_every_fault():
     response = written(quota("new", min={"gpu": 1, names.GPU: 4}, max={names.GPU: 1}))
     assert response["status"]["code"] == 422
     assert response["status"]["message"].splitlines() == [
-        "spec.min[gpu]: gpu: is no resource: write cpu, memory, ephemeral-storage or a name with a prefix, such as nvidia.com/gpu",
-        "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1",
+        "spec.min[gpu]: gpu: is no resource: write nvidia.com/gpu",
+        "spec.min[nvidia.com/gpu]: 4: is more than spec.max[nvidia.com/gpu], 1: lower it, or raise that",
     ]
 
 
@@ -418,10 +419,14 @@ def test_a_quota_where_a_composite_governs_is_refused():
 
 def test_a_composite_over_quotas_that_are_there_is_allowed_with_a_warning():
     response = written(
-        quota("default", CompositeElasticQuota, "new", namespaces=["lent"]), resource="compositeelasticquotas"
+        quota("default", CompositeElasticQuota, "new", namespaces=["lent", "absent"], min={names.GPU: 1}),
+        resource="compositeelasticquotas",
     )
     assert response["allowed"]
-    assert response["warnings"] == ["ElasticQuota lent/quota is no longer in force: this quota governs lent"]
+    assert response["warnings"] == [
+        "ElasticQuota lent/quota is no longer in force: this quota governs lent",
+        "spec.namespaces: absent: is not there yet: it is governed once it is created",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def test_reviews_are_answered_from_what_the_watch_has_told(server, view):
     assert nodes_up(view) == ["a"]
     assert view.labels_of("strict") == {"pod-security.kubernetes.io/enforce": "baseline"}
     assert view.labels_of("free") == view.labels_of("unknown") == {}
+    assert (view.knows("free"), view.knows("unknown")) == (True, False)
     live.send("ADDED", node("b", 6, mode="mps"))
     until(lambda: nodes_up(view) == ["a", "b"])
     live.send("MODIFIED", node("b", 7, mode="mps", cordoned=True))
@@ -126,9 +127,11 @@ def test_while_the_api_server_is_away_reviews_are_answered_from_memory(server, v
 
 
 def test_little_is_kept_of_each_object():
-    """R08: of nodes without slices and of namespaces without labels that matter, nothing."""
+    """R08: of nodes without slices nothing, of namespaces without labels that matter only that they are there."""
     assert project_node(json.dumps(raw_node("cpu", mode=None)).encode()) is None
-    assert project_namespace(json.dumps(namespace("a", app="x")).encode()) is None
+    one, other = (project_namespace(json.dumps(namespace(name, app="x")).encode()) for name in "ab")
+    assert one == {}
+    assert one is other
 
 
 def test_a_change_that_does_not_matter_is_no_change():
