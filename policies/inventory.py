@@ -133,13 +133,11 @@ class Inventory:
 
     def _narrowed(self, constraints: Constraints, models: tuple[str, ...]) -> Offer:
         """Return what is left of an offer where only some products may be used, with those of them that may yet come."""
+        everywhere, here = self.offer(constraints), self._gather(constraints.within(names.PRODUCT_LABEL, models))
         ahead = (self._ahead(model) for model in models if constraints.allows(names.PRODUCT_LABEL, model))
+        # What boards of ours make stays ours, also where the policy does not let it come from them.
         return msgspec.structs.replace(
-            self._gather(constraints.within(names.PRODUCT_LABEL, models)),
-            ahead=tuple(group for group in ahead if group.kinds),
-            foreign=self.offer(
-                constraints
-            ).foreign,  # what boards of ours make stays ours, though these may not be used
+            here, ahead=tuple(group for group in ahead if group.kinds), foreign=everywhere.foreign
         )
 
     def _ahead(self, product: str) -> Group:

@@ -282,6 +282,7 @@ def test_exact_takes_the_next_mode_if_that_has_it_and_says_so():
         pytest.param(asks("0.05"), limits("0.1", "0.25"), MIG, {"mig-1g.5gb": "1"}, id="what is given counts, an eighth"),
         pytest.param(asks("0.29"), limits("0.1", "0.25"), MIG, {"mig-2g.10gb": "1"}, id="memory counts, not compute"),
         pytest.param(asks("0.33"), limits("0.33", "0.33"), MPS, {"gpu-13gb": "1"}, id="at the precision of the limit"),
+        pytest.param(asks("1/3"), limits("0.33", "0.33"), make_node("a30", A30, mode="mps"), {"gpu-8gb": "1"}, id="8 of 24 too"),
         pytest.param(asks("0.25"), limits("0.25"), MPS, {"gpu-10gb": "1"}, id="at the least"),
         pytest.param(gpus(2, "nvidia.com/mig-1g.5gb"), limits(slices=2), MIG, {"mig-1g.5gb": "2"}, id="as many as may be"),
         pytest.param(asks("0.5"), limits("0.25", "0.25"), TURNS, {"gpu.shared": "1"}, id="a turn is one of four"),

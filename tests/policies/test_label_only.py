@@ -74,6 +74,36 @@ def test_a_labelled_pod_takes_back_the_room_that_others_borrow_on_its_slices():
     assert victims(decided(replace(view, quotas=tuple(halfs)))) == ["b/two"]
 
 
+def test_while_a_quota_takes_back_its_labelled_pods_may_still_borrow():
+    """A gated one would wait until the claimant has what comes free for it; nothing holds a labelled one."""
+    used = {"0": [{"profile": "3g.20gb", "start": start, "used": True} for start in (0, 4)]}
+    spare = {"0": [{"profile": "3g.20gb", "start": 0, "used": False}]}
+    here, there = ({"nodeSelector": {"kubernetes.io/hostname": name}} for name in ("n1", "n2"))
+    pods = [bound("b/one", "n1", "3g.20gb"), bound("b/two", "n1", "3g.20gb", created="2026-01-01T00:00:00Z")]
+    pods += [gated("a/claims", "3g.20gb", **here), gated("a/more", "3g.20gb", created="2026-01-02T00:00:00Z", **there)]
+    view = cluster([node(placements=used), node("n2", placements=spare)], pods)
+    view = replace(view, quotas=tuple(replace(quota(space), min={names.GPU: 500}) for space in ("a", "b")))
+    decision = decided(view)
+    assert victims(decision) == ["b/two"]
+    assert [release.pod for release in decision.ungate] == ["a/more"]
+    assert [release.pod for release in decided(view, GATE).ungate] == []
+
+
+def test_one_that_alone_is_more_than_its_quota_holds_its_place_like_any_other():
+    """It can run, unlike a gated one; so after five minutes nobody younger takes a part of its board."""
+    half = {"0": [{"profile": "3g.20gb", "start": 4, "used": True}, {"profile": "3g.20gb", "start": 0, "used": False}]}
+    pods = [
+        bound("x/one", "n1", "3g.20gb"),
+        gated("a/big", "7g.40gb"),
+        gated("x/small", "3g.20gb", created="1970-01-01T00:10:00Z"),
+    ]
+    view = replace(
+        cluster([node(placements=half)], pods, now=700.0), quotas=(replace(quota("a"), max={names.GPU: 500}),)
+    )
+    assert decided(view).ungate == ()
+    assert [release.pod for release in decided(view, GATE).ungate] == ["x/small"]
+
+
 def test_a_policy_of_another_namespace_holds_and_frees_nobody_here():
     other = replace(LABEL, namespace="b")
     view = cut_board(gated("a/one", "3g.20gb"), quotas=[replace(quota("a"), max={names.GPU: 100})])

@@ -362,3 +362,55 @@ def test_time_slicing_says_that_it_limits_nothing():
         "nothing is limited: neither memory nor compute, no fault isolation"
     )
     assert choice.cut is False
+
+
+# Counts that no node could ever hold -----------------------------------------------------------------------------------
+
+
+def seven(count, **fields):
+    return make_pod(limits={"nvidia.com/mig-1g.5gb": str(count)}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes"),
+    [
+        pytest.param(seven(7), [make_node()], id="all that a board makes"),
+        pytest.param(seven(8), [make_node("a"), make_node("b", count=2)], id="on the larger of two nodes"),
+        pytest.param(seven(7, init=[container("i", limits={"nvidia.com/mig-1g.5gb": "7"})]), [make_node()], id="an init container before"),
+        pytest.param(
+            make_pod(
+                annotations={f"{names.FRACTION}.{name}": "0.5" for name in "abc"},
+                containers=[container(name) for name in "abc"],
+            ),
+            [make_node(product=T4, mode="timeslicing")],
+            id="turns, of which nobody knows how many there are",
+        ),
+        pytest.param(
+            make_pod(limits={"nvidia.com/mig-9g.9gb": "100"}), [make_node(product="x", resources={"nvidia.com/mig-9g.9gb": "1"})],
+            id="slices of boards that nobody knows",
+        ),
+    ],
+)  # fmt: skip
+def test_a_count_that_a_node_could_hold_is_served(pod, nodes):
+    assert slicing(pod, *nodes, modes=names.MODES).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("pod", "fault"),
+    [
+        pytest.param(seven(8), "spec.containers[0].resources.limits[nvidia.com/mig-1g.5gb]: 8: no node has more than 7 such slices, and "
+                     "a pod runs on one node: ask for at most 7", id="explicit"),
+        pytest.param(make_pod(annotations={names.FRACTION: "0.5", names.COUNT: "3"}),
+                     "metadata.annotations[nos.nebuly.com/gpu-fraction]: 0.5: no node has more than 2 such slices, and a pod runs on one "
+                     "node: ask for at most 2", id="shares"),
+        pytest.param(make_pod(containers=[container(name, limits={"nvidia.com/gpu": "0.5"}) for name in "abc"]),
+                     "spec: nvidia.com/gpu 0.5, nvidia.com/gpu 0.5, nvidia.com/gpu 0.5: all of these come to 3 of nvidia.com/mig-3g.20gb "
+                     "at a time, where no node has more than 2", id="several containers"),
+        pytest.param(make_pod(containers=[container("a", limits={"nvidia.com/mig-1g.5gb": "4"})],
+                              init=[container("s", limits={"nvidia.com/mig-1g.5gb": "4"}, restartPolicy="Always")]),
+                     "spec: nvidia.com/mig-1g.5gb 4, nvidia.com/mig-1g.5gb 4: all of these come to 8 of nvidia.com/mig-1g.5gb at a time, "
+                     "where no node has more than 7", id="a sidecar and an app"),
+    ],
+)  # fmt: skip
+def test_a_count_that_no_node_could_ever_hold_is_denied_for_it_would_wait_for_ever(pod, fault):
+    assert slicing(pod, make_node("a"), make_node("b")).faults == (fault,)
