@@ -120,6 +120,18 @@ def test_a_comeback_waits_behind_its_claimant():
             id="non-preemptible pods are never victims",
         ),
         pytest.param(
+            [*running("a", 10), *running("b", 9), pod("a/two", 2)],
+            [quota("a", 10), quota("b", 10)],
+            [],
+            id="Q25: one borrowed, one of its own: of equal priority nobody goes",
+        ),
+        pytest.param(
+            [*running("a", 10), *running("b", 9), pod("a/two", 2, priority=1)],
+            [quota("a", 10), quota("b", 10)],
+            [],
+            id="Q25: nor of lower: it would be within min on coming back, and stand before the pod that borrows",
+        ),
+        pytest.param(
             [*running("a", 2, refused_until=NOW + 1), pod("b/claim")],
             [quota("a", 1), quota("b", 1)],
             [],
