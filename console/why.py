@@ -166,6 +166,14 @@ def _verdict(  # noqa: PLR0917 - the figures of one line of arithmetic
 
     after = f"{said(used)} + {said(asks)} = {said(used + asks)}"
     least, most = quota.min.get(name), quota.max.get(name)
+    limits = {
+        "max": most,
+        "the sum of mins": None if least is None else mins,
+        "min": least if pod.non_preemptible else None,
+    }
+    for what, bound in limits.items():
+        if bound is not None and asks > bound:
+            return f"{said(asks)} > {what} {said(bound)}: it can never run unless that is raised"
     if most is not None and used + asks > most:
         return f"{after} > max {said(most)}: pods of {quota.key} with {said(used + asks - most)} must end first"
     if least is None:

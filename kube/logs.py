@@ -6,9 +6,18 @@ import sys
 import structlog
 
 
-def configure() -> None:
-    """Send structlog's events and the standard library's (gunicorn, urllib3) to stderr, in one form."""
+def configure(**always: object) -> None:
+    """Send structlog's events and the standard library's (gunicorn, urllib3) to stderr, in one form.
+
+    `always` are facts that each of them bears.
+    """
+
+    def add(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        event.update(always)
+        return event
+
     common: list[structlog.typing.Processor] = [
+        add,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
     ]

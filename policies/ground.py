@@ -45,6 +45,11 @@ class Ground:
 
     def __post_init__(self) -> None:
         self._positions = {site.node.name: position for position, site in enumerate(self._sites)}
+        # Whose victims take their time to end, and who can be served elsewhere, does not wait for them.
+        for pod in (
+            (pod for pods in self.bound.values() for pod in pods if pod.key in self.leaving) if self.leaving else ()
+        ):
+            self.slow_down(pod)
 
     @property
     def _seating(self) -> Seating:

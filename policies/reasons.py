@@ -8,7 +8,7 @@ from policies.packing import Packing, State
 from policies.placement import bin_gb, capacity_for
 from policies.plan import Plan
 from policies.quantity import format_milli
-from policies.seating import Kind, nodes_in
+from policies.seating import Kind, Seating, nodes_in
 from policies.supply import Plot, Room, size_of
 from policies.view import NodeView, PodView
 
@@ -49,7 +49,7 @@ def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> 
     if not makers:
         code, why = _nobody_makes(pod, kind, nodes)
     elif placed := [sites for boards, sites in makers.items() if seating.spreads(kind, list(boards))]:
-        code, why = names.NODES_FULL, _lacks_room(kind, [seating.room[site] for sites in placed for site in sites])
+        code, why = names.NODES_FULL, _lacks_room(kind, seating, [site for sites in placed for site in sites])
     else:
         nodes_alike = [
             ([board for board in boards if any(_makes(board.plot, name) for name in kind.profiles)], len(sites))
@@ -84,7 +84,17 @@ def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason
     return names.NO_BOARD, f"no board makes that on the nodes open to the pod ({kind.candidates.bit_count()})"
 
 
-def _lacks_room(kind: Kind, rooms: list[Room]) -> str:
+def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
+    """Return what is missing on nodes besides slices, first of all what none of them would ever have."""
+    sizes = [seating.sites[site].node.allocatable for site in sites]
+    beyond = [
+        f"{name} (needs {_amount(name, amount)}, the largest has {_amount(name, most)})"
+        for name, amount in kind.room
+        if (most := max(size.get(name, 0) for size in sizes)) < amount
+    ]
+    if beyond:
+        return f"no node open to the pod is large enough: {' and '.join(beyond)}"
+    rooms: list[Room] = [seating.room[site] for site in sites]
     lacking = [
         f"{name} (needs {_amount(name, amount)}, at most {_amount(name, max(most, 0))} left)"
         for name, amount in kind.room

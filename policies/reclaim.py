@@ -6,7 +6,8 @@ guaranteed above it, if its own stays within that; (3) pods of lower priority of
 it fits, in quota and on a node; then all that turn out unneeded are given back, the last first. Nobody goes in vain.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.ledger import Member
@@ -23,10 +24,12 @@ class Found:
     Attributes:
         victims: who has to go, in the order in which they were chosen; empty if no set helps.
         opened: whether the rules would let the pod displace anybody at all, protected or not.
+        spared: if no set helps: those whom the rules would let it displace, and why they stay all the same, in words.
     """
 
     victims: list[Member] = field(default_factory=list)
     opened: bool = False
+    spared: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +48,7 @@ class Reclaim:
     _gone: set[Member] = field(default_factory=set)
     _over: list[Member] | None = None
     _lower: dict[tuple[str, int], tuple[list[Member], list[Member]]] = field(default_factory=dict)
-    _vain: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    _vain: dict[tuple[object, ...], Found] = field(default_factory=dict)
 
     def search(self, claimant: Claimant) -> Found:
         """Return who has to go for a claimant."""
@@ -59,12 +62,12 @@ class Reclaim:
             tuple(sorted(claimant.charge.items())),
         )
         if key in self._vain:  # since then others have only taken more
-            return Found(opened=self._vain[key])
+            return self._vain[key]
         found = self._search(claimant)
         if found.victims:
             self._vain.clear()
         else:
-            self._vain[key] = found.opened
+            self._vain[key] = found
         return found
 
     def _search(self, claimant: Claimant) -> Found:
@@ -72,7 +75,7 @@ class Reclaim:
         candidates = self._candidates(claimant, trial)
         opened = any(trial.rank(member) for member in candidates if member not in self._gone)
         if not trial.satisfied() and not (opened and self._descend(claimant, trial, set(), iter(range(_STEPS)))):
-            return Found(opened=opened)
+            return Found(opened=opened, spared=self._spared(candidates, trial) if opened else "")
         trial.give_back_unneeded()
         for member in trial.taken:
             self._gone.add(member)
@@ -129,6 +132,23 @@ class Reclaim:
             if self._may_go(member.pod) and (rank := trial.rank(member)) and trial.budgeted(member):
                 best = min(best or (rank, member), (rank, member), key=lambda item: item[0])
         return best[1] if best else None
+
+    def _spared(self, candidates: Iterable[Member], trial: Trial) -> str:
+        """Return how many candidates stay whom the rules would let go, by what keeps them; empty if there are none."""
+        counts: Counter[str] = Counter()
+        for member in candidates:
+            pod = member.pod
+            if member in self._gone or (self._may_go(pod) and trial.budgeted(member)) or not trial.rank(member):
+                continue
+            if pod.non_preemptible:
+                counts["non-preemptible"] += 1
+            elif pod.refused_until > self.now:
+                counts["just refused by the API server"] += 1
+            elif pod.node and not pod.terminating:
+                counts["under PodDisruptionBudgets that allow no more"] += 1
+            else:
+                counts["not bound yet, or ending"] += 1
+        return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
     def _may_go(self, pod: PodView) -> bool:
         return bool(pod.node) and not (pod.terminating or pod.non_preemptible or pod.refused_until > self.now)

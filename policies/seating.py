@@ -191,11 +191,15 @@ class Seating:
                 yield state, where & nodes
 
     def let_go(self) -> None:
-        """Take back all that is kept on boards: it stands for nobody's slices, so that none may be cut for it."""
+        """Take back all that is kept: it stands for nobody's slices, so that none may be cut for it."""
         for site, everything in self._kept.items():
             for kept in everything:
+                for name, amount in kept.room:
+                    self.room[site][name] += amount
                 for plot, profile in kept.slices:
                     self._enter(site, plot, self.packing.remove(self.states[site][plot], profile))
+            for kind in self.kinds:
+                kind.crowded &= ~(1 << site)
         self._kept.clear()
 
     def alter(self, position: int, site: Supply) -> None:

@@ -6,12 +6,13 @@ destroyed. Everything is derived from the view afresh: a settled cluster settles
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import or_
 
 from msgspec.structs import replace
 
-from policies import names, reasons
+from policies import names
 from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
@@ -19,10 +20,11 @@ from policies.ledger import Ledger
 from policies.orders import destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
-from policies.seating import Guest, Kind, Nodes, nodes_in
+from policies.seating import Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of, survey
-from policies.view import UNSCHEDULABLE_S, NodeView, PodView, View
+from policies.view import NodeView, PodView, View
+from policies.waits import Waits
 from policies.walk import Walk
 
 
@@ -67,7 +69,6 @@ class _Settlement:
 
     def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
         self.seen, self.ledger = seen, ledger
-        self._told: dict[Kind, reasons.Reason] = {}
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
         landing: dict[Constraints, set[str]] = {}
         for pod in seen.promised:
@@ -113,7 +114,7 @@ class _Settlement:
             quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
             cuts=tuple(action for action in judged if isinstance(action, Cut)),
-            waiting=tuple(self._waiting(later, {layout.node for layout in ordered})),
+            waiting=tuple(self._waiting(later, ordered)),
             planned=self._planned(later),
         )
 
@@ -195,56 +196,11 @@ class _Settlement:
             key: Planned(node=self.sites[claim.home].node.name, slices=placements[key]) for key, claim in later.items()
         }
 
-    def _waiting(self, later: dict[str, Claim], ordered: set[str]) -> list[Waiting]:
-        waiting: list[Waiting] = []
-        for pod in self.queue:
-            kind = self.plan.refused.get(pod.key)
-            if pod.key in self.walk.waits:
-                code, message = self.walk.waits[pod.key]
-                if kind and code == names.NOTHING_TO_RECLAIM:
-                    message = f"{message}; {self._refused(pod, kind)[1]}"
-            elif pod.key in later and pod.key in self.ledger.claimants:
-                code, message = names.EVICTING, self._delay(self.plan.guests[pod.key], later[pod.key], ordered)[1]
-                if going := sorted(key for key, claimant in self.ledger.leaving.items() if claimant == pod.key):
-                    message = f"waits until pods evicted for it have ended: {', '.join(going)}"
-            elif pod.key in later:
-                code, message = self._delay(self.plan.guests[pod.key], later[pod.key], ordered)
-            elif kind:
-                code, message = self._refused(pod, kind)
-            elif pod.gated:
-                continue
-            else:
-                code, message = self._unused(self.plan.guests[pod.key])
-            waiting.append(Waiting(pod=pod.key, reason=code, message=message))
-        return waiting + [
-            Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
-            for pod in self.seen.held
-        ]
-
-    def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
-        if kind not in self._told:
-            self._told[kind] = reasons.refused(self.plan, pod, kind, self.seen.nodes)
-        return self._told[kind]
-
-    def _unused(self, guest: Guest) -> reasons.Reason:
-        """Return why a pod waits that has been released and has a place that the scheduler does not give it."""
-        return names.UNUSED, (
-            f"{reasons.needs(guest.kind)}node {self.sites[guest.home.site].node.name} has that free, but the scheduler has "
-            f"found no node for {UNSCHEDULABLE_S} s: its own condition, PodScheduled, says what else the pod lacks"
-        )
-
-    def _delay(self, guest: Guest, claim: Claim, ordered: set[str]) -> reasons.Reason:
-        """Return why a pod that has been given slices is not released yet."""
-        needs, node = reasons.needs(guest.kind), self.sites[claim.home].node
-        if claim.role is Role.CANDIDATE:
-            return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
-        if not guest.kind.profiles:
-            return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
-        if node.in_flight or node.name in ordered:
-            return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
-        if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
-            return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
-        return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+    def _waiting(self, later: dict[str, Claim], ordered: Iterable[Layout]) -> Iterator[Waiting]:
+        nodes = {layout.node for layout in ordered}
+        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes).tell()
+        for pod in self.seen.held:
+            yield Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
 
 
 def _without_overdue(node: NodeView, now: float) -> NodeView:

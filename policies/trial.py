@@ -1,6 +1,6 @@
 """Trying out who has to go for one waiting pod: what it lacks, whom the rules let it displace, and in which order."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies import names
@@ -172,20 +172,26 @@ class Trial:
         self._dimensions = sorted(
             self._shared | self._own | (set(_costs(claimant.charge)) if self._homeless else set())
         )
-        self._doors = dict(self._open_doors())
+        self._doors = self._open_doors()
 
     def _freed(self, member: Member) -> set[str]:
         """Return the dimensions in which a pod would free something that the claimant lacks."""
         freed = {name for name in self._shared if member.charge.get(name) and name in member.quota.min}
-        if member.quota is self._claimant.quota:
+        own = member.quota is self._claimant.quota
+        if own:
             freed |= {name for name in self._own if member.charge.get(name)}
-        if self._homeless:
-            for name in self._ground.lacks(self._claimant.kind, member.pod.node):
-                if name == SLICES:
-                    freed |= self._gpus if member.pod.slices else set()
-                elif member.pod.request.get(name) or name == "pods":
-                    freed |= self._gpus if name.startswith(names.NVIDIA_PREFIX) else {name}
+        short = self._ground.lacks(self._claimant.kind, member.pod.node) if self._homeless else frozenset()
+        if own or all(self._entitled(self._dimensions_of(name)) for name in short):
+            freed = freed.union(*(self._dimensions_of(name) for name in short if _takes(member.pod, name)))
         return freed
+
+    def _dimensions_of(self, short: str) -> set[str]:
+        """Return the dimensions of what a node lacks."""
+        return self._gpus if short == SLICES or short.startswith(names.NVIDIA_PREFIX) else {short}
+
+    def _entitled(self, dimensions: set[str]) -> bool:
+        """Return whether a door is open in each of these that the claimant's quota owns something of."""
+        return dimensions & self._claimant.quota.min.keys() <= self._doors.keys()
 
     def _opens(self, member: Member, name: str) -> bool:
         """Return whether rule 1 or 2 holds in a dimension."""
@@ -203,20 +209,31 @@ class Trial:
             return None
         return quota.min[name] + (self._usage.guaranteed(quota, name) if rule == WITHIN_GUARANTEED else 0)
 
-    def _open_doors(self) -> Iterator[tuple[str, int]]:
-        """Yield the dimensions in which the claimant may displace pods of others, with the rule."""
+    def _open_doors(self) -> dict[str, int]:
+        """Return the dimensions in which the claimant may displace pods of others, with the rule.
+
+        To all that the sum of mins lacks it must be entitled, and to all that the node of a victim does (docs/adr/0011):
+        who takes by one dimension what is another's by right in the next has it taken back, and so on for ever.
+        """
         own, charge, used = self._claimant.quota, self._claimant.charge, self._usage.of(self._claimant.quota)
+        doors: dict[str, int] = {}
         for name, least in own.min.items():
             if charge.get(name):
                 above = used[name] + charge[name] - least
                 if above <= 0:
-                    yield name, WITHIN_MIN
+                    doors[name] = WITHIN_MIN
                 elif above <= self._usage.guaranteed(own, name):
-                    yield name, WITHIN_GUARANTEED
+                    doors[name] = WITHIN_GUARANTEED
+        return doors if self._shared <= doors.keys() else {}
 
 
 def _costs(charge: Amounts) -> Iterable[str]:
     return (name for name, amount in charge.items() if amount)
+
+
+def _takes(pod: PodView, short: str) -> bool:
+    """Return whether a pod takes any of what its node lacks."""
+    return bool(pod.slices) if short == SLICES else short == "pods" or bool(pod.request.get(short))
 
 
 def _gpus(charge: Amounts) -> set[str]:

@@ -86,7 +86,7 @@ class Walk:
         quota, kind = self.ledger.quota(pod), self.planner.kind(Demand(pod))
         lasting = self.ledger.never(pod)
         if lacks and quota:
-            self._say(pod, quota, lasting or lacks)
+            self._say(pod, quota, lasting or lacks, lasting=bool(lasting))
         if lasting or not self.ground.ever(kind):
             return
         claims = quota is not None and self._claim(pod, quota, kind)
@@ -140,8 +140,10 @@ class Walk:
             kind.refused = False
             self.planner.admit(Demand(pod))
             self._displace(pod, quota, found.victims)
-        elif found.opened and pod.key in self.waits:
-            why = f"{self.waits[pod.key][1]}; no eviction that is allowed would help"
+        elif found.opened:
+            spared = f" (of the pods that it might displace: {found.spared})" if found.spared else ""
+            lacks = [self.waits[pod.key][1]] if pod.key in self.waits else []
+            why = "; ".join([*lacks, f"no eviction that is allowed would help{spared}"])
             self.waits[pod.key] = names.NOTHING_TO_RECLAIM, why
             if not self.ground.fits(kind):
                 self.planner.found.refused[pod.key] = kind
@@ -155,17 +157,26 @@ class Walk:
         self.ground.seated()
         if quota and (lacks := self.ledger.lacks(self.ledger.now, pod)):
             code = names.EVICTING if pod.key in self.ledger.claimants else names.QUOTA_USED_UP
-            self.waits[pod.key] = code, f"waits until pods on their way out have ended: {_said(quota, lacks)}"
+            until = self.awaited(pod) or "waits until pods on their way out have ended"
+            self.waits[pod.key] = (
+                code,
+                f"{until}; {_said(quota, [self.ledger.as_shown(quota, lack) for lack in lacks])}",
+            )
         else:
             self.ledger.release(pod)
+
+    def awaited(self, pod: PodView, victims: Sequence[Member] = ()) -> str:
+        """Return for whom a claimant waits, in words: those who are on their way out, and victims; empty if for nobody."""
+        going = [key for key, claimant in sorted(self.ledger.leaving.items()) if claimant == pod.key]
+        going += [member.pod.key for member in victims]
+        return f"waits until pods evicted for it have ended: {', '.join(going)}" if going else ""
 
     def _displace(self, pod: PodView, quota: QuotaView, victims: Sequence[Member]) -> None:
         self.displacing.add(pod.key)
         self._take_back(pod, quota)
         self.ledger.grant(pod)
         self.ground.seated()
-        gone = ", ".join(member.pod.key for member in victims)
-        self.waits[pod.key] = names.EVICTING, f"waits until pods evicted for it have ended: {gone}"
+        self.waits[pod.key] = names.EVICTING, self.awaited(pod, victims)
         for member in victims:
             own = member.quota.title == quota.title
             why = (
@@ -214,10 +225,11 @@ class Walk:
             self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
         return self._reclaim
 
-    def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack]) -> None:
+    def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack], *, lasting: bool) -> None:
         limits = {lack.limit for lack in lacks}
         code = names.ABOVE_MAX if "max" in limits else names.ABOVE_MIN if "min" in limits else names.QUOTA_USED_UP
-        self.waits[pod.key] = code, _said(quota, [self.ledger.as_shown(quota, lack) for lack in lacks])
+        message = _said(quota, [self.ledger.as_shown(quota, lack) for lack in lacks])
+        self.waits[pod.key] = code, f"{message}; it can never run unless that is raised" if lasting else message
 
     @staticmethod
     def _costs(member: Member, quota: QuotaView) -> str:

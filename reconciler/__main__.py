@@ -1,9 +1,11 @@
 """Run the reconciler: `python -m reconciler`. Stands for election and, while it leads, decides for the whole cluster."""
 
+import math
 import secrets
 import signal
 import socket
 import threading
+import time
 
 import click
 import structlog
@@ -25,38 +27,43 @@ LEASE = "apportion-reconciler"
 @click.option("--identity", help="Unique among replicas. Default: host name and a random part.")
 @click.option("--lease-seconds", default=15, type=click.IntRange(min=3), help="After which another may lead.")
 @click.option("--port", default=8080, type=click.IntRange(0, 65535), help="Of /healthz, /readyz and /metrics; 0: any.")
-def main(kubeconfig: str | None, namespace: str, identity: str | None, lease_seconds: int, port: int) -> None:
+@click.option("--dry-run", is_flag=True, help="Decide once, have the API server judge the writes, log them, and end.")
+def main(
+    kubeconfig: str | None, namespace: str, identity: str | None, lease_seconds: int, port: int, *, dry_run: bool
+) -> None:
     """Release pods when their slices are there, and have boards cut for those that wait.
 
-    Every option may be given as a variable too, such as APPORTION_LEASE_SECONDS.
+    Every option may be given as a variable too, such as APPORTION_LEASE_SECONDS. A dry run changes nothing and takes no
+    lease, so it may run beside the leader.
     """
-    logs.configure()
+    logs.configure(**({"dry_run": True} if dry_run else {}))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        client = Client.load(kubeconfig, user_agent=f"apportion-reconciler/{__version__}")
+        client = Client.load(kubeconfig, user_agent=f"apportion-reconciler/{__version__}", dry_run=dry_run)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    renew_s = lease_seconds * 2 / 3
-    elector = Elector(
-        client,
-        namespace,
-        LEASE,
-        identity or f"{socket.gethostname()}_{secrets.token_hex(4)}",
-        lease_s=lease_seconds,
-        renew_s=renew_s,
-        retry_s=lease_seconds / 8,
-    )
+    pulse, renew_s = Pulse(), lease_seconds * 2 / 3
 
-    pulse = Pulse()
+    def term(leadership: Leadership) -> Controller:
+        return Controller(client, leadership, stop, pulse, write_timeout_s=lease_seconds - renew_s)
 
-    def work(leadership: Leadership) -> None:
-        Controller(client, leadership, stop, pulse, write_timeout_s=lease_seconds - renew_s).run()
-
-    with serve(port, pulse.alive) as bound:
-        structlog.get_logger().info("started", server=client.server, port=bound)
-        elector.run(work, stop)
+    if dry_run:
+        term(Leadership(math.inf, time.monotonic)).rehearse()
+    else:
+        elector = Elector(
+            client,
+            namespace,
+            LEASE,
+            identity or f"{socket.gethostname()}_{secrets.token_hex(4)}",
+            lease_s=lease_seconds,
+            renew_s=renew_s,
+            retry_s=lease_seconds / 8,
+        )
+        with serve(port, pulse.alive) as bound:
+            structlog.get_logger().info("started", server=client.server, port=bound)
+            elector.run(lambda leadership: term(leadership).run(), stop)
     client.close()
 
 

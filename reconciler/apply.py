@@ -97,19 +97,6 @@ class Applier:
         self._carry_out(self._send, [write for write in self._unknown.values() if self._is_due(write.key)])
         return {key: write.done for key, write in self._unknown.items()}
 
-    def read_pods_of(self, node: str) -> bool:
-        """Lay over what the API server itself says of the pods bound to a node; False if that could not be had.
-
-        A slice that has been withdrawn goes to no pod any more, so what may still hold one is bound by now, or was
-        released by us, and that we know from our own writes.
-        """
-        try:
-            self._pods.read_afresh(field_selector=f"spec.nodeName={node}", timeout_s=self._timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("pods_not_read", node=node, error=str(error))
-            return False
-        return True
-
     def close(self) -> None:
         """Let no more writes begin; those under way end within their timeout."""
         self._lanes.close()

@@ -13,45 +13,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
 from kube.client import Client
 from kube.events import EventRecorder
-from kube.informer import Informer
 from kube.lease import Leadership
-from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
 from policies import names
-from policies.decision import Decision, Waiting
+from policies.decision import Decision, Release, Waiting
 from policies.settings import DEFAULTS, Settings
 from policies.settle import settle as settle_view
 from policies.view import UNSCHEDULABLE_S, PodView, View
 from reconciler.apply import Applier
-from reconciler.changes import Changes
+from reconciler.cluster import Cluster
 from reconciler.evictor import Evictor
 from reconciler.health import Pulse
 from reconciler.metrics import CYCLE, LEADING, WAITING
-from reconciler.observe import (
-    MARK,
-    TOLD,
-    ObservedNode,
-    Picture,
-    mark,
-    picture,
-    project_budget,
-    project_node,
-    project_pod,
-    told,
-)
-from reconciler.quotas import (
-    REPORT_EVERY_S,
-    QuotaReport,
-    project_composite,
-    project_elastic,
-    project_namespace,
-)
+from reconciler.observe import ObservedNode, Picture
+from reconciler.quotas import REPORT_EVERY_S, QuotaReport
 from reconciler.rivals import RivalWatch
 from reconciler.scribe import Scribe
 from reconciler.status import TELL_AT_MOST, TELL_EVERY_S, WaitingReport
@@ -61,16 +42,8 @@ RESYNC_S: Final = 30.0
 LOOK_S: Final = 0.5  # how often, while nothing happens, the loop looks whether the lease is still held
 
 
-class _Part(Protocol):
-    """What runs during a term, on threads of its own."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class Controller:
-    """One term of leadership over one cluster, ended by the loss of the lease or by `stop`.
+    """One term of leadership over one `cluster`, ended by the loss of the lease or by `stop`.
 
     `write_timeout_s` bounds a write, so that one begun while the lease was held has ended before another can hold it.
     """
@@ -88,28 +61,21 @@ class Controller:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._leadership, self._stop, self._pulse = leadership, stop, pulse
+        self._stop, self._pulse = stop, pulse
         self._settings, self._settle, self._now, self._clock = settings, settle, now, clock
-        self._pods = Informer(client, PODS, project_pod, indexes={TOLD: told, MARK: mark})
-        self._nodes = Informer(client, NODES, project_node)
-        self._quotas = {
-            names.ELASTIC_QUOTA: Informer(client, ELASTIC_QUOTAS, project_elastic),
-            names.COMPOSITE_QUOTA: Informer(client, COMPOSITE_QUOTAS, project_composite),
-        }
-        self._budgets = Informer(client, BUDGETS, project_budget)
-        self._namespaces = Informer(client, NAMESPACES, project_namespace)
-        self._changes = Changes()
-        self._pods.on_change(self._changes.pod)
-        self._nodes.on_change(self._changes.node)
-        for quotas in self._quotas.values():
-            quotas.on_change(self._changes.quota)
-        self._budgets.on_change(self._changes.budget)
-        held = leadership.held
+        self._write_timeout_s = write_timeout_s
+        self.cluster = seen = Cluster(client)
+        self._changes = seen.changes
+
+        def held() -> bool:
+            return leadership.held() and not stop.is_set()
+
+        self._held = held
         self._recorder = EventRecorder(client, "apportion-reconciler")
         self._applier = Applier(
             client,
-            self._pods,
-            self._nodes,
+            seen.pods,
+            seen.nodes,
             held=held,
             news=self._changes.news.is_set,
             now=now,
@@ -118,7 +84,7 @@ class Controller:
         )
         self._evictor = Evictor(
             client,
-            self._pods,
+            seen.pods,
             self._recorder,
             held=held,
             now=now,
@@ -126,8 +92,8 @@ class Controller:
             timeout_s=write_timeout_s,
             max_grace_s=settings.quota.max_grace_s,
         )
-        self._quota_report = QuotaReport(self._quotas, self._namespaces, self._recorder, now=now)
-        self._waiting_report = WaitingReport(self._pods, self._nodes, self._recorder, now=now, clock=clock)
+        self._quota_report = QuotaReport(seen.quotas, seen.namespaces, self._recorder, now=now)
+        self._waiting_report = WaitingReport(seen.pods, seen.nodes, self._recorder, now=now, clock=clock)
         self._scribes = (
             Scribe(
                 client,
@@ -149,25 +115,36 @@ class Controller:
         """Lead until the term ends."""
         self._log.info("leading")
         LEADING.set(1)
-        quotas = self._quotas.values()
-        parts: list[_Part] = [self._nodes, *quotas, self._budgets, self._namespaces, self._pods, *self._scribes]
-        synced = [self._nodes.synced, *(informer.synced for informer in quotas), self._budgets.synced]
-        synced += [self._namespaces.synced, self._pods.synced]
-        for part in parts:
-            part.start()
         try:
-            while self._leads() and not all(event.wait(LOOK_S) for event in synced):
+            self.cluster.start()
+            for scribe in self._scribes:
+                scribe.start()
+            while self._leads() and not self.cluster.wait(LOOK_S):
                 pass
             self._lead()
         finally:
             LEADING.set(0)
             self._pulse.rest()
-            for part in reversed(parts):
-                part.stop()
-            self._applier.close()
-            self._evictor.close()
-            self._recorder.close()
+            for scribe in self._scribes:
+                scribe.stop()
+            self._close()
             self._log.info("no_longer_leading")
+
+    def rehearse(self) -> None:
+        """Decide once and try what a leader would begin with, by a client for a dry run; all that comes of it is logged.
+
+        The API server judges each write by the cluster as it is, not as it would be after the others.
+        """
+        try:
+            self.cluster.start()
+            while self._leads() and not self.cluster.wait(LOOK_S):
+                pass
+            if self._leads():
+                self.cycle()
+            for pod, (reason, message) in self._waiting_report.waiting.items():
+                self._log.info("waits", pod=pod, reason=reason, message=message)
+        finally:
+            self._close()
 
     def cycle(self) -> float:
         """Observe, settle and apply once; return the seconds after which the next cycle is due without any change."""
@@ -176,13 +153,10 @@ class Controller:
         if rivals := self._rivals.look():
             self._refuse(rivals)
             return RESYNC_S
-        with CYCLE.labels("observe").time():
-            assumed = {**self._applier.repeat_unknown(), **self._told_claimants(), **self._evictor.assumed()}
-            seen = self._observe(assumed)
-        with CYCLE.labels("settle").time():
-            decision = self._settle(seen.view, self._settings)
-        if decision.cuts:
-            seen, decision = self._settle_afresh(decision, assumed)
+        assumed = {**self._applier.repeat_unknown(), **self._told_claimants(), **self._evictor.assumed()}
+        seen, decision = self._decide(assumed)
+        if decision.cuts or _overlooked(decision, seen):
+            seen, decision = self._decide_afresh(decision, seen, assumed)
         evicting = (item.pod for item in decision.waiting if item.reason == names.EVICTING)
         self._claimants = {key: seen.pods[key].uid for key in evicting}
         self._quota_report.say(decision.quotas, seen.governed.by_namespace)
@@ -212,53 +186,66 @@ class Controller:
 
     def _leads(self) -> bool:
         self._pulse.beat()
-        return self._leadership.held() and not self._stop.is_set()
+        return self._held()
 
-    def _observe(self, assumed: Mapping[str, PodView | ObservedNode]) -> Picture:
-        seen = picture(
-            self._nodes.store.list(),
-            self._pods.store.list(),
-            self._now(),
-            assumed,
-            quotas=(quota.view for quotas in self._quotas.values() for quota in quotas.store.list()),
-            budgets=self._budgets.store.list(),
-        )
-        self._changes.heed(seen)
-        return seen
+    def _decide(self, assumed: Mapping[str, PodView | ObservedNode]) -> tuple[Picture, Decision]:
+        with CYCLE.labels("observe").time():
+            seen = self.cluster.look(self._now(), assumed)
+        with CYCLE.labels("settle").time():
+            return seen, self._settle(seen.view, self._settings)
 
     def _told_claimants(self) -> Mapping[str, PodView]:
         """Return the claimants that do not bear yet what the last decision says of them: decisions read it (ADR 6).
 
         The condition is written within a second, and the first of two victims may end sooner than that.
         """
-        pods = ((self._pods.store.get(key), uid) for key, uid in self._claimants.items())
+        pods = ((self.cluster.pods.store.get(key), uid) for key, uid in self._claimants.items())
         return {
             pod.key: msgspec.structs.replace(pod, waiting=(names.EVICTING, pod.waiting[1]))
             for pod, uid in pods
             if pod and pod.uid == uid and pod.gated and pod.waiting[0] != names.EVICTING
         }
 
-    def _settle_afresh(
-        self, decision: Decision, assumed: Mapping[str, PodView | ObservedNode]
+    def _decide_afresh(
+        self, decision: Decision, seen: Picture, assumed: Mapping[str, PodView | ObservedNode]
     ) -> tuple[Picture, Decision]:
-        """Decide again with the pods of nodes that are to be cut read afresh; only those nodes may be cut then."""
-        read = {cut.node for cut in decision.cuts if self._applier.read_pods_of(cut.node)}
-        seen = self._observe(assumed)
-        decision = self._settle(seen.view, self._settings)
+        """Decide again from what the API server itself says where the watches may be too late; without it, not at all."""
+        read = {cut.node for cut in decision.cuts if self.cluster.read_pods_of(cut.node, self._write_timeout_s)}
+        sure = not _overlooked(decision, seen) or self.cluster.read_quotas(self._write_timeout_s)
+        seen, decision = self._decide(assumed)
         cuts = tuple(cut for cut in decision.cuts if cut.node in read)
-        return seen, msgspec.structs.replace(decision, cuts=cuts)
+        doubtful = set() if sure else {release.pod for release in _overlooked(decision, seen)}
+        ungate = tuple(release for release in decision.ungate if release.pod not in doubtful)
+        return seen, msgspec.structs.replace(decision, cuts=cuts, ungate=ungate)
 
     def _refuse(self, rivals: Sequence[str]) -> None:
         """Tell the pods that are held why nothing happens."""
         message = f"nos is still in the cluster ({', '.join(rivals)}); nothing is decided until it is uninstalled"
-        gated = (pod for pod in self._pods.store.list() if pod.gated)
+        gated = (pod for pod in self.cluster.pods.store.list() if pod.gated)
         self._say(tuple(Waiting(pod=pod.key, reason=names.NOS_PRESENT, message=message) for pod in gated))
+
+    def _close(self) -> None:
+        self.cluster.stop()
+        self._applier.close()
+        self._evictor.close()
+        self._recorder.close()
 
     def _say(self, waiting: Sequence[Waiting]) -> None:
         self._waiting_report.say(waiting)
         WAITING.clear()
         for reason, count in Counter(item.reason for item in waiting).items():
             WAITING.labels(reason).set(count)
+
+
+def _overlooked(decision: Decision, seen: Picture) -> tuple[Release, ...]:
+    """Return the releases of pods that bear a quota's label where no quota is seen.
+
+    The webhook has labelled them, so there was a quota: either it has gone since, or it has not come to us yet, and they
+    would go uncounted.
+    """
+    spaces = seen.governed.by_namespace
+    pods = ((release, seen.pods[release.pod]) for release in decision.ungate)
+    return tuple(release for release, pod in pods if pod.capacity and pod.namespace not in spaces)
 
 
 def _times(view: View) -> Iterator[float]:

@@ -56,6 +56,9 @@ class WaitingReport:
     """Compares what is true of pods and nodes with what is said of them.
 
     `say` costs nothing and may be called by any thread. `now` is in seconds since the epoch, `clock` is monotonic.
+
+    Attributes:
+        waiting: reason and message of all pods that wait, in the order in which they should be told.
     """
 
     def __init__(
@@ -68,18 +71,21 @@ class WaitingReport:
         clock: Callable[[], float],
     ) -> None:
         self._pods, self._nodes, self._recorder, self._now, self._clock = pods, nodes, recorder, now, clock
-        self._waiting: Mapping[str, Said] | None = None
+        self.waiting: Mapping[str, Said] = {}
+        self._decided = False
         self._last: Mapping[str, Said] = {}  # what was to be said in the last round
         self._written: dict[str, float] = {}  # pod -> when its condition was written last
 
     def say(self, waiting: Iterable[Waiting]) -> None:
         """Take all pods that wait, in the order in which they should be told."""
-        self._waiting = {item.pod: (item.reason, item.message[:MESSAGE]) for item in waiting}
+        self.waiting = {item.pod: (item.reason, item.message[:MESSAGE]) for item in waiting}
+        self._decided = True
 
     def differences(self) -> Iterator[Difference]:
         """Yield what is to be written in this round; there is one every second."""
-        if (waiting := self._waiting) is None:  # nothing has been decided yet
+        if not self._decided:
             return
+        waiting = self.waiting
         last, self._last = self._last, waiting
         self._written = {key: at for key, at in self._written.items() if key in waiting}
         yield from self._about_nodes()

@@ -156,6 +156,19 @@ def test_why_says_that_a_policy_only_labels(run):
     assert "nvidia.com/gpu: 3 + 1: counted and labelled only, as the policy says" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("space", "gpus", "verdict"),
+    [
+        pytest.param("borrower", 4, "4 > max 3: it can never run unless that is raised", id="max"),
+        pytest.param("lender", 4, "4 > the sum of mins 3: it can never run unless that is raised", id="all mins"),
+    ],
+)
+def test_why_says_what_can_never_run(run, space, gpus, verdict):
+    vast = raw_pod(f"{space}/vast", limits={GPU: str(gpus)}, gates=["nos.nebuly.com/admission"])
+    done = run("why", f"{space}/vast", nodes=[NODE], elastic=LENT, pods=[vast])
+    assert f"nvidia.com/gpu: {verdict}" in done.stdout
+
+
 def test_why_knows_pods_that_run_on_what_is_borrowed(run):
     done = run("why", "borrower/p2", nodes=[NODE], elastic=LENT, pods=RUNNING)
     assert done.stdout.startswith("borrower/p2 runs on n1 on what is borrowed, so it may be evicted")

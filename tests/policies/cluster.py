@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.annotations import PlacedSlice
-from policies.model import NodeSelectorRequirement, NodeSelectorTerm
 from policies.needs import is_slice
 from policies.placement import profile_of, resource_of
 from policies.plan import admits
@@ -14,6 +13,7 @@ from policies.settle import settle
 from policies.supply import occupied, room_request, slices_of
 from policies.view import View, view_node, view_pod
 from tests.builders import make_node, make_pod
+from tests.policies.teams import let_go
 
 # Making clusters ------------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ def _map(one, change):
 def write(view, decision, plan):
     """Return the view with a decision written down; agents have not acted yet."""
     released = {release.pod: release for release in decision.ungate}
-    pods = tuple(_released(pod, released[pod.key]) if pod.key in released else pod for pod in view.pods)
+    pods = tuple(let_go(pod, released[pod.key]) if pod.key in released else pod for pod in view.pods)
     view = replace(view, pods=pods)
     for layout in decision.layouts:
         view = with_node(view, replace(node_of(view, layout.node), spec=layout.target, spec_plan=plan))
@@ -223,18 +223,6 @@ def play(view, chance, rounds=60):
         view, stuck = land_all(carry_out(view, decision, str(turn + 1)), chance)
         assert not stuck, f"released, but without a place: {stuck}"
     raise AssertionError("no fixed point")
-
-
-def _released(pod, release):
-    off = tuple(
-        NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=(name,)) for name in release.avoid
-    )
-    terms = pod.constraints.terms
-    if off:
-        terms = tuple(
-            replace(term, match_fields=(*(term.match_fields or ()), *off)) for term in terms or (NodeSelectorTerm(),)
-        )
-    return replace(pod, gated=False, constraints=replace(pod.constraints, terms=terms))
 
 
 def _marked(board, doomed):

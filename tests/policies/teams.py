@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from policies import names
 from policies.budgets import BudgetView
 from policies.governing import QuotaView
-from policies.model import LabelSelector
+from policies.model import LabelSelector, NodeSelectorRequirement, NodeSelectorTerm
 from policies.settle import settle
 from policies.view import NodeView, PodView, View
 
@@ -85,14 +85,30 @@ def carried_out(view, decision):
     waiting = {item.pod: (item.reason, item.message) for item in decision.waiting}
 
     def change(one):
-        one = replace(one, waiting=waiting.get(one.key, ("", "")))
+        stays = one.waiting if one.gated and one.key not in released else ("", "")
+        one = replace(one, waiting=waiting.get(one.key, stays))
         if one.key in gone:
             one = replace(one, terminating=True, evicted_for=gone[one.key])
         if one.key in released:
-            one = replace(one, gated=False, capacity=released[one.key].capacity)
+            one = replace(
+                let_go(one, released[one.key]), capacity=released[one.key].capacity, released_at=int(view.now)
+            )
         return one
 
     return relabelled(with_pods(view, change), decision)
+
+
+def let_go(one, release):
+    """Return a pod without our gate, kept off the nodes that it is to avoid."""
+    off = tuple(
+        NodeSelectorRequirement(key="metadata.name", operator="NotIn", values=(name,)) for name in release.avoid
+    )
+    terms = one.constraints.terms
+    if off:
+        terms = tuple(
+            replace(term, match_fields=(*(term.match_fields or ()), *off)) for term in terms or (NodeSelectorTerm(),)
+        )
+    return replace(one, gated=False, constraints=replace(one.constraints, terms=terms))
 
 
 def left(view, node):

@@ -6,8 +6,10 @@ from policies import names
 from policies.catalogue import by_product
 from policies.charges import Charges, Place, largest_share, share_of
 from policies.settings import QuotaSettings
-from policies.view import view_node, view_pod
+from policies.settle import settle
+from policies.view import View, view_node, view_pod
 from tests.builders import A30, A100, A100_80, container, make_node, make_pod
+from tests.policies.teams import quota
 
 SETTINGS = QuotaSettings()
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
@@ -37,6 +39,17 @@ def test_every_form_costs_in_the_same_unit(limits, gpus, gigabytes):
     """Q33: four ways to ask for GPU memory, and none slips past."""
     nodes = [make_node("mig"), make_node("mps", mode=names.MPS)]
     assert cost(make_pod(limits=limits), *nodes) == (gpus, gigabytes)
+
+
+def test_half_a_gpu_that_has_become_a_slice_stays_in_the_quota_of_gpus():
+    """Q32: under its new name a ResourceQuota on requests.nvidia.com/gpu no longer counts it; ours does, for two of two."""
+    nodes = tuple(map(view_node, (make_node("mps", mode=names.MPS),)))
+    limits = {"nvidia.com/gpu-20gb": "1"}
+    pods = [view_pod(make_pod(f"a/{name}", limits=limits, node="mps", phase="Running")) for name in ("x", "y")]
+    late = view_pod(make_pod("a/z", limits=limits, gates=(names.GATE,)))
+    decision = settle(View(nodes=nodes, pods=(*pods, late), quotas=(quota("a", 1, 1),)))
+    assert [status.used for status in decision.quotas] == [{names.GPU: 1000}]
+    assert [(item.pod, item.reason) for item in decision.waiting] == [("a/z", names.ABOVE_MAX)]
 
 
 def test_a_share_is_rounded_up_for_each_slice():

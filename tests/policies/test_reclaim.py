@@ -120,6 +120,18 @@ def test_a_comeback_waits_behind_its_claimant():
             id="non-preemptible pods are never victims",
         ),
         pytest.param(
+            [*running("a", 10), *running("b", 9), pod("a/two", 2)],
+            [quota("a", 10), quota("b", 10)],
+            [],
+            id="Q25: one borrowed, one of its own: of equal priority nobody goes",
+        ),
+        pytest.param(
+            [*running("a", 10), *running("b", 9), pod("a/two", 2, priority=1)],
+            [quota("a", 10), quota("b", 10)],
+            [],
+            id="Q25: nor of lower: it would be within min on coming back, and stand before the pod that borrows",
+        ),
+        pytest.param(
             [*running("a", 2, refused_until=NOW + 1), pod("b/claim")],
             [quota("a", 1), quota("b", 1)],
             [],
@@ -399,3 +411,86 @@ def test_a_team_that_takes_back_borrows_nothing_meanwhile():
     decision = settle(view)
     assert (decision.ungate, decision.evict) == ((), ())
     assert {item.pod: item.reason for item in decision.waiting}["a/small"] == names.PLACE_HELD
+
+
+# Reasons (L01): each says its numbers, and what would have to happen --------------------------------------------------
+
+
+def reasons_of(decision):
+    return {item.pod: (item.reason, item.message) for item in decision.waiting}
+
+
+@pytest.mark.parametrize(
+    ("fields", "budgets", "why"),
+    [
+        pytest.param(
+            {"labels": {"app": "web"}}, [budget("a", 0, app="web")],
+            "3 under PodDisruptionBudgets that allow no more", id="budget",
+        ),
+        pytest.param({"refused_until": NOW + 1}, [], "3 just refused by the API server", id="refused"),
+        pytest.param({"non_preemptible": True}, [], "3 non-preemptible", id="non-preemptible"),
+        pytest.param({"terminating": True}, [], "3 not bound yet, or ending", id="deleted by somebody else"),
+    ],
+)  # fmt: skip
+def test_a_claimant_is_told_who_might_go_and_why_they_stay(fields, budgets, why):
+    decision = case(
+        *running("a", 4, **fields), pod("b/claim", 2), quotas=[quota("a", 1), quota("b", 3)], budgets=budgets
+    )
+    assert reasons_of(decision)["b/claim"] == (
+        names.NOTHING_TO_RECLAIM,
+        "all quotas together use 4 nvidia.com/gpu, the pod asks for 2, and the mins of all quotas add up to 4; "
+        f"no eviction that is allowed would help (of the pods that it might displace: {why})",
+    )
+
+
+def test_a_claimant_that_lacks_only_room_is_told_so_too():
+    decision = case(
+        *running("a", 4, labels={"app": "web"}), pod("b/claim", 2),
+        quotas=[quota("a", 1), quota("b", 9)], nodes=[machine("n1", 4)], budgets=[budget("a", 0, app="web")],
+    )  # fmt: skip
+    assert reasons_of(decision)["b/claim"] == (
+        names.NOTHING_TO_RECLAIM,
+        "no eviction that is allowed would help (of the pods that it might displace: 3 under PodDisruptionBudgets that "
+        "allow no more); 1 node has not nvidia.com/gpu (needs 2, at most 0 left)",
+    )
+
+
+def test_who_is_kept_from_what_is_free_is_told_for_whom():
+    pods = [*running("a", 3), pod("a/large", 2, created=1000), pod("a/small", created=int(NOW) - 1)]
+    assert reasons_of(case(*pods, quotas=[quota("a", 9)], nodes=[machine("n1", 4)])) == {
+        "a/large": (names.NODES_FULL, "1 node has not nvidia.com/gpu (needs 2, at most 1 left)"),
+        "a/small": (
+            names.PLACE_HELD,
+            "node n1 has room for it, but keeps it for a/large, which stands before this pod",
+        ),
+    }
+
+
+def test_who_could_never_run_is_told_so():
+    decision = case(pod("a/huge", 6), pod("a/vast", 9), quotas=[quota("a", 6)], nodes=[machine("n1", 4)])
+    assert reasons_of(decision) == {
+        "a/huge": (
+            names.NODES_FULL,
+            "no node open to the pod is large enough: nvidia.com/gpu (needs 6, the largest has 4)",
+        ),
+        "a/vast": (
+            names.QUOTA_USED_UP,
+            "all quotas together use 0 nvidia.com/gpu, the pod asks for 9, and the mins of all quotas add up to 6; "
+            "it can never run unless that is raised",
+        ),
+    }
+
+
+def test_a_claimant_is_told_for_whose_end_it_waits_from_the_first_moment_to_the_last():
+    view = teams([machine("n1", 4)], [quota("a", 1), quota("b", 3)], [*running("a", 4), pod("b/claim", 2)])
+    first = settle(view)
+    assert reasons_of(first)["b/claim"] == (
+        names.EVICTING,
+        "waits until pods evicted for it have ended: a/a-3, a/a-2",
+    )
+    half = without(carried_out(view, first), {"a/a-3"})
+    assert reasons_of(settle(half))["b/claim"] == (
+        names.EVICTING,
+        "waits until pods evicted for it have ended: a/a-2; "
+        "all quotas together use 3 nvidia.com/gpu, the pod asks for 2, and the mins of all quotas add up to 4",
+    )

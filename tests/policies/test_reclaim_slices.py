@@ -1,12 +1,17 @@
 """Reclaim of slices: who has to go so that a board can be cut for the claimant, and when it is cut."""
 
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from policies import names
 from policies.governing import QuotaView
 from policies.settle import settle
 from tests.builders import A30, A100
+from tests.policies import takeback
 from tests.policies.cluster import begin, bound, cluster, gated, node, node_of, used, with_node
+from tests.policies.takeback import lent_boards, view_of
 from tests.policies.teams import carried_out, relabelled, victims, without
 
 MEMORY = names.GPU_MEMORY_QUOTA
@@ -137,6 +142,17 @@ def test_sixty_four_slices_across_sixteen_nodes_come_back_from_the_newest():
     assert victims(settle(view)) == newest[:64]
 
 
+@pytest.mark.parametrize(("profile", "count"), [("1g.5gb", 8), ("2g.10gb", 3), ("3g.20gb", 2), ("4g.20gb", 1)])
+@given(chance=st.randoms(use_true_random=True))
+@settings(max_examples=40, deadline=None)
+def test_the_victims_are_those_of_section_4_carried_out_step_by_step(profile, count, chance):
+    """Q15, Q27: whatever holds the boards, claim after claim, in the order of section 4 and none too many."""
+    case = lent_boards(chance, 3, profile, count)
+    expected = takeback.victims(*case)
+    assume(expected is not None)
+    assert [(evict.claimant, evict.pod) for evict in settle(view_of(*case)).evict] == expected
+
+
 def gone(view, *keys):
     """Return the view when pods have ended: their slices are free."""
 
@@ -162,4 +178,16 @@ def test_who_needs_a_board_that_cannot_be_cut_holds_nothing():
     assert {item.pod: item.reason for item in decision.waiting} == {
         "a/waits": names.NO_ROOM,
         "b/borrows": names.BEING_CUT,
+    }
+
+
+def test_who_is_kept_from_a_board_that_could_be_cut_is_told_for_whom():
+    """L01: of the 30 GB that are free, 20 are kept for the 4g that waits until the 1g at its start has ended."""
+    view = lent([[("1g.5gb", 0)]], 5, claim("a/four", "4g.20gb"), claim("a/three", "1g.5gb", 3, second=1))
+    assert {item.pod: (item.reason, item.message) for item in settle(view).waiting} == {
+        "a/four": (names.NO_ROOM, "needs 4g.20gb; 1 board has 20 GB free, not contiguous"),
+        "a/three": (
+            names.PLACE_HELD,
+            "needs 3 x 1g.5gb on one node; node n00 has that free, but keeps it for a/four, which stands before this pod",
+        ),
     }

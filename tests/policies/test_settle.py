@@ -545,11 +545,18 @@ def test_room_counts_when_pods_can_crowd_each_other_out():
             id="several-kinds",
         ),
         pytest.param(
-            [node(resources={"cpu": "2"})],
-            [],
+            [node(resources={"cpu": "4"})],
+            [released("x/web", cpu="2", node="n1", phase="Running")],
             gated("ml/w", "1g.5gb", cpu="4"),
             ("NodesFull", "needs 1g.5gb; 1 node has a place for that, but not cpu (needs 4, at most 2 left)"),
             id="cpu",
+        ),
+        pytest.param(
+            [node(resources={"cpu": "2"})],
+            [],
+            gated("ml/w", "1g.5gb", cpu="4"),
+            ("NodesFull", "needs 1g.5gb; no node open to the pod is large enough: cpu (needs 4, the largest has 2)"),
+            id="too-large",
         ),
         pytest.param(
             [node(resources={"pods": "1"})],

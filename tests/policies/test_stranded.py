@@ -86,7 +86,7 @@ def test_who_has_a_place_that_the_scheduler_does_not_use_is_not_made_again_but_t
 
 
 def test_what_the_scheduler_does_not_use_for_a_pod_serves_others():
-    """It loses its promise, however high its priority; when the others have its place, it goes back to the gate."""
+    """Q18: it loses its promise, however high its priority; when the others have its place, it goes back to the gate."""
     odd = released("ml/odd", "4g.24gb", owner=True, priority=100)
     view = stranded(with_free_slice(odd, gated("ml/next", "4g.24gb")), "ml/odd")
     decision = settle(view)

@@ -241,34 +241,3 @@ def test_nothing_is_written_once_the_lease_is_lost(server, world):
     world.held = False
     world.apply("team-a/train", "team-a/other")
     assert server.requests == []
-
-
-def test_the_pods_of_a_node_are_read_afresh_page_by_page(server, world):
-    bound = free(version="6", node="n1")
-    pages = (
-        answer(
-            {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [free("new", version="7", node="n1")]}
-        ),
-        answer({"metadata": {"resourceVersion": "9"}, "items": [bound]}),
-    )
-    server.route("GET", "/api/v1/pods", *pages)
-    assert world.applier.read_pods_of("n1")
-    assert [r.query.get("fieldSelector") for r in server.requests] == ["spec.nodeName=n1", "spec.nodeName=n1"]
-    assert world.pods.store.get("team-a/train").node == "n1"
-    assert world.pods.store.get("team-a/new").node == "n1"
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        pytest.param(refusal(500, "InternalError"), id="the server fails"),
-        pytest.param(cut, id="the connection breaks"),
-        pytest.param(
-            answer({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "x"}}]}),
-            id="a pod that cannot be read",
-        ),
-    ],
-)
-def test_pods_that_could_not_be_read_allow_no_cut(server, world, failure):
-    server.route("GET", "/api/v1/pods", failure)
-    assert not world.applier.read_pods_of("n1")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from kube.client import Client
 from kube.lease import Leadership
 from policies.decision import Cut, Decision, Evict, Release
 from policies.view import View
@@ -104,7 +105,7 @@ class Term:
 
 @pytest.fixture
 def term(server, client):
-    return lambda settle=releasing: Term(server, client, settle)
+    return lambda settle=releasing, client=client: Term(server, client, settle)
 
 
 def test_a_pod_that_appears_is_judged_at_once_and_released_in_one_patch(server, term):
@@ -301,3 +302,59 @@ def test_a_victim_counts_as_ending_before_the_watch_tells(server, term):
         seen = {pod.key: (pod.terminating, pod.evicted_for) for pod in leading.views[-1].pods}
     assert seen["team-b/lent"] == (True, "team-a/train")
     assert len(server.asked("POST", f"{path}/eviction")) == 1
+
+
+LABELLED = {"nos.nebuly.com/capacity": "in-quota"}
+
+
+def held_by_quotas(view):
+    """Release what no quota governs."""
+    governed = {quota.namespace for quota in view.quotas}
+    pods = (pod for pod in view.pods if pod.gated and pod.namespace not in governed)
+    return Decision(ungate=tuple(Release(pod=pod.key, uid=pod.uid, version=pod.version) for pod in pods))
+
+
+def test_a_pod_that_bears_the_label_of_a_quota_is_not_let_through_because_the_quota_is_told_late(server, term):
+    """The webhook knows of the quota: what we see of quotas is older than the pod."""
+    leading = term(held_by_quotas)
+    server.route("GET", ELASTIC, listing([], 5), listing([quota("8")], 9))
+    with leading.running():
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.send("ADDED", gated("10", labels=LABELLED))
+        leading.wait_for_view(lambda view: view.quotas)
+    assert server.asked("PATCH", TRAIN) == []
+
+
+def test_a_pod_whose_quota_is_gone_is_let_through(server, term):
+    server.route("PATCH", TRAIN, answer(free(labels=LABELLED)))
+    with term(held_by_quotas).running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.send("ADDED", gated("10", labels=LABELLED))
+        server.wait_for(1, "PATCH", TRAIN)
+    lists = [request for request in server.asked("GET", ELASTIC) if "watch" not in request.query]
+    assert len(lists) == 2
+
+
+def test_while_quotas_cannot_be_read_the_pods_that_bear_their_label_stay(server, term):
+    leading = term(held_by_quotas)
+    server.route("GET", ELASTIC, listing([], 5), lambda _, wire: wire.json(503, {"kind": "Status", "code": 503}))
+    server.route("PATCH", f"{TRAIN}-2", answer(free()))
+    with leading.running():
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.send("ADDED", gated("10", labels=LABELLED))
+        leading.wait_for_view(lambda view: len(view.pods) == 1)
+        leading.pods.send("ADDED", raw_pod("team-a/train-2", limits=SLICE, gates=[GATE], version="11"))
+        server.wait_for(1, "PATCH", f"{TRAIN}-2")
+    assert server.asked("PATCH", TRAIN) == []
+
+
+def test_a_rehearsal_decides_once_and_ends(server, tmp_path, term):
+    server.route("PATCH", TRAIN, answer(gated()))
+    client = Client.load(server.kubeconfig(tmp_path), dry_run=True)
+    trying = term(client=client)
+    server.route("GET", PODS, listing([gated()], 10))
+    trying.controller.rehearse()
+    [request] = server.asked("PATCH", TRAIN)
+    assert request.query == {"dryRun": "All"}
+    assert len(trying.views) == 1
+    client.close()

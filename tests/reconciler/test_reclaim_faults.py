@@ -126,12 +126,12 @@ class Leader:
         )
 
     def cycle(self):
-        parts = self.controller
+        seen = self.controller.cluster
         version = str(self._cluster._version)
-        fill(parts._nodes, [NODE], version)
-        fill(parts._quotas[names.ELASTIC_QUOTA], [quota("lender", 3), quota("borrower", 1)], version)
-        fill(parts._pods, self._cluster.pods(), version)
-        return parts.cycle()
+        fill(seen.nodes, [NODE], version)
+        fill(seen.quotas[names.ELASTIC_QUOTA], [quota("lender", 3), quota("borrower", 1)], version)
+        fill(seen.pods, self._cluster.pods(), version)
+        return self.controller.cycle()
 
     def close(self):
         for part in (self.controller._applier, self.controller._evictor, self.controller._recorder):

@@ -15,6 +15,7 @@ from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.resource import NAMESPACES, NODES, PODS
 from policies.decision import Evict, Release, Waiting
+from policies.timestamps import epoch
 from reconciler.evictor import Evictor
 from reconciler.observe import MARK, TOLD, mark, project_node, project_pod, told
 from reconciler.patches import release_patch
@@ -212,3 +213,37 @@ def test_another_pod_of_the_name_is_not_evicted(client, sandbox, namespace, evic
     marked = msgspec.structs.replace(pod, evicted_for=f"{namespace}/claims")
     assert evict(marked, uid="00000000-0000-0000-0000-000000000000") == 0.0
     assert not project_pod(client.get(PODS.path(namespace, pod.name))).terminating
+
+
+def unschedulable(client, sandbox, namespace):
+    """Return a pod that has been released, and for which the scheduler finds no node, once it says so."""
+    pod = project_pod(create(client, namespace, nodeSelector={"nowhere": "at-all"}, schedulingGates=GATES[:1]))
+    time.sleep(max(0.0, pod.created + 2.0 - time.time()))  # until its condition is older than its release
+    release(client, pod)
+    said = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
+    sandbox.kubectl("wait", said, f"--timeout={PATIENCE_S:g}s", "-n", namespace, f"pod/{pod.name}")
+    return project_pod(client.get(PODS.path(namespace, pod.name)))
+
+
+def test_a_released_pod_is_unschedulable_since_its_release_whatever_its_condition_says(client, sandbox, namespace):
+    """Its lastTransitionTime is still that of the gate (docs/adr/0009)."""
+    pod = unschedulable(client, sandbox, namespace)
+    raw = json.loads(client.get(PODS.path(namespace, pod.name)))
+    [scheduled] = [item for item in raw["status"]["conditions"] if item["type"] == "PodScheduled"]
+    assert epoch(scheduled["lastTransitionTime"]) <= pod.created + 1
+    assert pod.unschedulable_since == pod.released_at >= pod.created + 2
+
+
+def test_a_pod_that_goes_for_nobody_goes_at_once_whatever_budgets_say_but_not_if_it_has_changed(
+    client, sandbox, namespace, evictor
+):
+    evict, _ = evictor
+    pod = unschedulable(client, sandbox, namespace)
+    path = PODS.path(namespace, pod.name)
+    client.merge_patch(path, {"metadata": {"labels": {"app": "kept"}}})
+    sandbox.kubectl("create", "pdb", "kept", "-n", namespace, "--selector=app=kept", "--min-available=1")
+    assert evict(pod, claimant="") == 0.0  # it might have been bound in between
+    while evict(project_pod(client.get(path)), claimant="") == 0.0:
+        pass
+    with pytest.raises(NotFound):
+        client.get(path)

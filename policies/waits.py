@@ -1,0 +1,103 @@
+"""Why each pod waits that a settlement does not release, and what it waits for: quota, room, a cut, others' ends."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+
+from policies import names, reasons
+from policies.decision import Waiting
+from policies.plan import Plan
+from policies.promise import Claim, Role
+from policies.seating import Guest, Kind
+from policies.view import UNSCHEDULABLE_S, NodeView, PodView
+from policies.walk import Walk
+
+
+@dataclass(eq=False, slots=True)
+class Waits:
+    """The reasons of one settlement.
+
+    Attributes:
+        walk: what has been found on the way through the queue.
+        plan: the plan, with nothing kept any more.
+        queue: the pods in their order.
+        nodes: every node.
+        later: who has been given something, and is not released now.
+        ordered: the nodes for which a new layout is ordered now.
+    """
+
+    walk: Walk
+    plan: Plan
+    queue: Sequence[PodView]
+    nodes: Sequence[NodeView]
+    later: Mapping[str, Claim]
+    ordered: Collection[str]
+    _places: dict[str, int] = field(default_factory=dict)
+    _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
+
+    def tell(self) -> Iterator[Waiting]:
+        """Yield why pods wait, in the order of the queue."""
+        for pod in self.queue:
+            if reason := self._reason(pod):
+                yield Waiting(pod=pod.key, reason=reason[0], message=reason[1])
+
+    def _reason(self, pod: PodView) -> reasons.Reason | None:
+        """Return why a pod waits; None if it does not."""
+        kind, claim = self.plan.refused.get(pod.key), self.later.get(pod.key)
+        if pod.key in self.walk.waits:
+            code, message = self.walk.waits[pod.key]
+            if kind and code == names.NOTHING_TO_RECLAIM:
+                message = f"{message}; {self._refused(pod, kind)[1]}"
+            return code, message
+        if claim:
+            delay = self._delayed(self.plan.guests[pod.key], claim)
+            claims = pod.key in self.walk.ledger.claimants
+            return (names.EVICTING, self.walk.awaited(pod) or delay[1]) if claims else delay
+        if kind:
+            return self._refused(pod, kind)
+        return None if pod.gated else self._unused(self.plan.guests[pod.key])
+
+    def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
+        if kind not in self._told:
+            kept = self._kept_from(pod, kind)
+            self._told[kind] = kept or reasons.refused(self.plan, pod, kind, self.nodes)
+        return self._told[kind]
+
+    def _kept_from(self, pod: PodView, kind: Kind) -> reasons.Reason | None:
+        """Return for whom is kept what would serve a pod, if anything would: for one that stands before it."""
+        held = self.walk.ground.held
+        if held and not self._places:
+            self._places = {one.key: place for place, one in enumerate(self.queue)}
+        before = [claim for claim in reversed(held) if self._places[claim.key] < self._places[pod.key]]
+        homes = {claim.home: claim.key for claim in before}
+        found = self.plan.seating.find(kind, reduce(or_, (1 << home for home in homes), 0))
+        if found is None:
+            return None
+        site, what = found[1].site, "that free" if kind.profiles else "room for it"
+        return names.PLACE_HELD, (
+            f"{reasons.needs(kind)}node {self.plan.seating.sites[site].node.name} has {what}, but keeps it for "
+            f"{homes[site]}, which stands before this pod"
+        )
+
+    def _unused(self, guest: Guest) -> reasons.Reason:
+        """Return why a pod waits that has been released and has a place that the scheduler does not give it."""
+        what = "that free" if guest.kind.profiles else "room for it"
+        return names.UNUSED, (
+            f"{reasons.needs(guest.kind)}node {self.plan.seating.sites[guest.home.site].node.name} has {what}, but the "
+            f"scheduler has found no node for {UNSCHEDULABLE_S} s: its own condition, PodScheduled, says what else the pod "
+            "lacks"
+        )
+
+    def _delayed(self, guest: Guest, claim: Claim) -> reasons.Reason:
+        """Return why a pod that has been given slices is not released yet."""
+        needs, node = reasons.needs(guest.kind), self.plan.seating.sites[claim.home].node
+        if claim.role is Role.CANDIDATE:
+            return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
+        if not guest.kind.profiles:
+            return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
+        if node.in_flight or node.name in self.ordered:
+            return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
+        if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
+            return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
+        return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"

@@ -1,0 +1,402 @@
+"""Histories of teams that come, borrow, claim, end and come back, while nodes, quotas, budgets and the clock change.
+
+A history is a list of happenings, each with a seed of its own for its details, so that one can be left out without
+changing the others: hypothesis finds the few that matter. Whenever the cluster is settled, the decision is held against
+the laws of section 4 (laws.py), and sometimes only a part of it is written down: leaders die.
+"""
+
+import random
+from collections import Counter
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from policies import names
+from policies.governing import QuotaView
+from policies.settle import settle
+from policies.view import View
+from tests.policies import laws
+from tests.policies.teams import budget, carried_out, left, machine, pod, with_pods, without
+
+HISTORIES = 1000  # of each kind, in a run of the tests
+BEGINNING, MIDDLE = 12, 20  # happenings of a history, in which nothing happens now and then
+SEEDS = 1 << 32
+NOTHING = "nothing"
+NOW = 10_000_000.0
+HOUR = 3600.0
+SPACES = ("a", "b", "c", "d")
+APPS = ("x", "y")
+GIB = 1 << 30
+
+
+class History:
+    """A cluster and what becomes of it.
+
+    Attributes:
+        view: the cluster as it is now.
+        told: what has happened, one line each, for whoever has to find out why a law does not hold.
+    """
+
+    def __init__(self, seed):
+        self.chance, self.told, self._number = random.Random(seed), [], 0
+        self.shaken = False  # whether what is promised may be lost, by no fault of whoever promised it
+        self.view = View(now=NOW, nodes=tuple(self.some_nodes()))
+
+    @classmethod
+    def play(cls, seed, happenings):
+        """Let things happen, and then nothing more from outside until all has come to rest."""
+        history = cls(seed)
+        try:
+            for what, details in happenings:
+                history.chance = random.Random(details)
+                history.happen(what)
+            history.come_to_rest()
+        except Exception as error:
+            error.add_note("\n".join(["the history:", *history.told]))
+            raise
+
+    @classmethod
+    def some(cls, chance):
+        """Return a seed and happenings of that seed's cluster."""
+        whats = [*chance.choices(cls.beginnings, k=BEGINNING), *chance.choices(cls.events, k=MIDDLE)]
+        return chance.randrange(SEEDS), [(what, chance.randrange(SEEDS)) for what in whats]
+
+    @classmethod
+    def strategy(cls):
+        """Return the same as a strategy of hypothesis; where it can, it makes nothing of what happens."""
+        seeds = st.integers(0, SEEDS - 1)
+        beginning, middle = (st.tuples(st.sampled_from(whats), seeds) for whats in (cls.beginnings, cls.events))
+        happenings = [*[beginning] * BEGINNING, *[middle] * MIDDLE]
+        return st.tuples(seeds, st.tuples(*happenings))
+
+    def happen(self, what):
+        if what != NOTHING:
+            self.told.append(what)
+            getattr(self, what)()
+
+    beginnings = (NOTHING, "rewrite_a_quota", "rewrite_a_quota", "settle_in", "settle_in", "settle_in")
+    events = (
+        NOTHING, *("settle",) * 6, "bind", "bind", "end", "leave", "leave", "arrive", "arrive", "arrive",
+        "delete_a_pod", "lift_a_gate", "rewrite_a_quota", "rewrite_a_budget", "change_a_node", "move_the_clock",
+        "refuse_an_eviction",
+    )  # fmt: skip
+    """What may happen, as often as it stands here."""
+
+    # The leader -------------------------------------------------------------------------------------------------------
+
+    def settle(self):
+        """Decide, and write all of it down, or, where the leader dies, a part."""
+        decision = self.decide()
+        if self.chance.randrange(5) == 0:
+            some = {
+                field: tuple(item for item in getattr(decision, field) if self.chance.randrange(2))
+                for field in ("ungate", "relabel", "evict", "layouts", "cuts", "waiting")
+            }
+            decision = replace(decision, **some)
+            self.told.append(f"  of that is written: {said(decision)}")
+        self.write(decision)
+
+    def decide(self):
+        """Return the decision, once it has been held against the laws."""
+        decision = settle(self.view)
+        self.told.append(f"  {said(decision)}")
+        laws.hold(self.view, decision)
+        if self.chance.randrange(3) == 0:
+            laws.order_does_not_matter(self.view, decision, self.chance.randrange(1 << 16))
+        waiting = [pod for pod in self.view.pods if pod.gated and not (pod.held or pod.terminating)]
+        if waiting and self.chance.randrange(2):
+            laws.one_alone_is_served_as_by_brute_force(*self.alone(self.chance.choice(waiting)))
+        return decision
+
+    def write(self, decision):
+        self.view = carried_out(self.view, decision)
+        released = {release.pod for release in decision.ungate}
+        self.count_budgets()
+        claimed = {space for quota in self.view.quotas for space in quota.namespaces}
+        if any(pod.released and pod.namespace not in claimed and not pod.slices for pod in self.view.pods):
+            self.shaken = True  # who is not governed takes room as he likes
+        if released and not self.shaken:
+            stuck = self.landed(self.view)[1]
+            assert not stuck, f"released, but without a place: {stuck}"
+
+    def alone(self, claimant):
+        """Return the view in which one pod waits and nobody is between gate and node, and that pod."""
+        view, _ = self.landed(self.view)
+        others = {pod.key for pod in view.pods if not pod.node and pod.key != claimant.key}
+        claimant = replace(claimant, waiting=("", ""))
+        return with_pods(without(view, others), lambda one: claimant if one.key == claimant.key else one), claimant
+
+    # Scheduler, kubelets and owners -----------------------------------------------------------------------------------
+
+    def bind(self):
+        """The scheduler binds all that is released, in any order and on any node; it says so where there is none."""
+        self.view, stuck = self.landed(self.view)
+        self.shaken = bool(stuck)
+        self.view = with_pods(
+            self.view, lambda one: replace(one, unschedulable_since=int(self.view.now)) if one.key in stuck else one
+        )
+
+    def landed(self, view):
+        """Return the view when all that is released has been bound, and who has found no node."""
+        keys, stuck = [pod.key for pod in view.pods if pod.released], set()
+        for key in shuffled(self.chance, keys):
+            one = next(pod for pod in view.pods if pod.key == key)
+            nodes = [node.name for node in view.nodes if fits(view, node, one)]
+            if nodes:
+                view = self.bound(view, key, self.chance.choice(nodes))
+            else:
+                stuck.add(key)
+        return view, stuck
+
+    def bound(self, view, key, node):
+        return with_pods(
+            view,
+            lambda one: replace(one, node=node, running=True, unschedulable_since=None) if one.key == key else one,
+        )
+
+    def end(self):
+        """Some pods have done their work."""
+        done = {pod.key for pod in self.view.pods if pod.running and self.chance.randrange(5) == 0}
+        self.view = self.without(done)
+
+    def leave(self):
+        """Some of the pods that are ending have ended; some never do."""
+        self.ended({pod.key for pod in self.view.pods if pod.terminating and self.chance.randrange(2)})
+
+    def ended(self, keys):
+        """Pods have gone; owners make theirs again, behind the gate, under another name."""
+        again = [pod for pod in self.view.pods if pod.key in keys and pod.controlled]
+        self.view = self.without(keys)
+        for old in again:
+            self.add(self.reborn(old))
+
+    def reborn(self, old):
+        name = f"{old.name.partition('-')[0]}-{self.next()}"
+        governed = any(old.namespace in quota.namespaces for quota in self.view.quotas)
+        return replace(
+            old, name=name, uid=f"uid of {name}", node="", gated=governed or bool(old.slices), running=False,
+            terminating=False, evicted_for="", capacity="", refused_until=0.0, released_at=0, created=int(self.view.now),
+            constraints=replace(old.constraints, terms=None), waiting=("", ""), finished=False,
+            unschedulable_since=None,
+        )  # fmt: skip
+
+    def without(self, keys):
+        return without(self.view, keys)
+
+    # People -----------------------------------------------------------------------------------------------------------
+
+    def settle_in(self):
+        """A pod that is there from the beginning: most of these run."""
+        self.add(self.some_pod(may_run=True))
+
+    def arrive(self):
+        self.add(self.some_pod(may_run=False))
+
+    def add(self, one):
+        self.told.append(f"  {shown(one)}")
+        self.view = replace(self.view, pods=(*self.view.pods, one))
+        if not one.gated:  # no gate has held it, so nothing is promised to it, and it takes what may be others'
+            self.shaken = any(pod.released for pod in self.view.pods)
+
+    def delete_a_pod(self):
+        """Somebody deletes a pod: one that waits is gone, one that runs ends when it likes."""
+        if self.view.pods:
+            gone = self.chance.choice(self.view.pods)
+            self.told.append(f"  {gone.key}")
+            self.view = with_pods(
+                self.view, lambda one: replace(one, terminating=True) if one.key == gone.key else one
+            ) if gone.node else self.without({gone.key})  # fmt: skip
+
+    def lift_a_gate(self):
+        """Whoever else held a pod holds it no longer."""
+        held = next((pod.key for pod in self.view.pods if pod.held), None)
+        self.view = with_pods(self.view, lambda one: replace(one, held=one.held and one.key != held))
+
+    def rewrite_a_quota(self):
+        """A quota is created, changed or deleted: of one namespace, of two together, now and then with a fault."""
+        name = self.chance.choice(("a", "b", "c", "d", "ab", "bc"))
+        others = [quota for quota in self.view.quotas if quota.name != name]
+        if len(others) < len(self.view.quotas) and self.chance.randrange(3) == 0:
+            self.told.append(f"  no quota {name}")
+        else:
+            others.append(self.some_quota(name))
+            self.told.append(f"  {name}: min {others[-1].min} max {others[-1].max} {' '.join(others[-1].faults)}")
+        self.view = replace(self.view, quotas=tuple(others))
+
+    def rewrite_a_budget(self):
+        """A budget is created, changed or deleted."""
+        space, app, allowed = self.chance.choice(SPACES), self.chance.choice(APPS), self.chance.randint(0, 2)
+        labels = {} if self.chance.randrange(3) == 0 else {"app": app}
+        others = [each for each in self.view.budgets if (each.namespace, each.selector.match_labels) != (space, labels)]
+        if self.chance.randrange(3):
+            others.append(replace(budget(space, allowed, **labels), name=f"budget-{self.next()}"))
+        self.view = replace(self.view, budgets=tuple(others))
+
+    def count_budgets(self):
+        """Whom a budget let go counts against it."""
+        ends = Counter()
+        for one in self.view.pods:
+            if one.terminating and one.evicted_for and not one.finished:
+                ends.update(each.key for each in self.view.budgets if each.covers(one.namespace, one.labels))
+        budgets = tuple(replace(each, allowed=max(0, each.allowed - ends[each.key])) for each in self.view.budgets)
+        self.view = replace(self.view, budgets=budgets)
+
+    def refuse_an_eviction(self):
+        """The API server refuses one: the pod is left alone for a minute."""
+        running = [pod.key for pod in self.view.pods if pod.running]
+        if running:
+            key, until = self.chance.choice(running), self.view.now + 60
+            self.view = with_pods(self.view, lambda one: replace(one, refused_until=until) if one.key == key else one)
+
+    # The world --------------------------------------------------------------------------------------------------------
+
+    def change_a_node(self):
+        """A node goes away, is cordoned, or comes back."""
+        node = self.chance.choice(self.view.nodes)
+        ready, cordoned = self.chance.choice(((True, False), (True, False), (False, False), (True, True)))
+        self.told.append(f"  {node.name} ready {ready} cordoned {cordoned}")
+        new = replace(node, ready=ready, cordoned=cordoned)
+        self.shaken = self.shaken or any(pod.released for pod in self.view.pods)
+        self.view = replace(self.view, nodes=tuple(new if one is node else one for one in self.view.nodes))
+
+    def move_the_clock(self):
+        """Time passes; now and then the clock jumps, forward or backward."""
+        by = self.chance.choice((1.0, 31.0, 400.0, 5 * HOUR, -5 * HOUR))
+        self.told.append(f"  by {by:+.0f} s")
+        self.view = replace(self.view, now=self.view.now + by)
+
+    def come_to_rest(self):
+        """Nothing more happens but what follows: victims end, owners make them again. Decisions end, and nobody went in vain."""
+        self.told.append("from now on nothing comes from outside")
+        self.bind()
+        self.view = replace(self.view, now=self.view.now + 60)  # the scheduler gives up those for whom it finds no node
+        self.ended({pod.key for pod in self.view.pods if pod.terminating})
+        disturbed, claimants = self.shaken, set()  # who was left without a place takes the first that comes free
+        for _ in range(60):
+            decision = self.decide()
+            claimants |= {evict.claimant_uid for evict in decision.evict}
+            self.write(decision)
+            self.view, _ = self.landed(self.view)
+            leaving = {pod.key for pod in self.view.pods if pod.terminating}
+            if idle(decision) and leaving:
+                self.told.append("  victims end")
+                self.ended(leaving)
+            elif settle(self.view) == decision:  # what was said has been written, and changes nothing
+                laws.at_rest(self.view, decision, set() if disturbed else claimants)
+                return
+        raise AssertionError("decisions go on without end")
+
+    # Chance -----------------------------------------------------------------------------------------------------------
+
+    def next(self):
+        self._number += 1
+        return self._number
+
+    def some_quota(self, name):
+        return QuotaView(
+            kind=names.COMPOSITE_QUOTA if len(name) > 1 else names.ELASTIC_QUOTA,
+            namespace=name[0], name=name, namespaces=tuple(name), created=self.next(),
+            faults=("spec.min: is more than spec.max",) if self.chance.randrange(12) == 0 else (),
+            **dict(zip(("min", "max"), self.some_bounds(), strict=True)),
+        )  # fmt: skip
+
+    def some_bounds(self):
+        """Return min and max of a few dimensions."""
+        least, most = {}, {}
+        for name, unit, choices in self.dimensions:
+            if self.chance.randrange(2) or name == self.dimensions[0][0]:
+                least[name] = self.chance.choice(choices) * unit
+                if self.chance.randrange(3) == 0:
+                    most[name] = least[name] + self.chance.choice(choices) * unit
+            elif self.chance.randrange(6) == 0:
+                most[name] = self.chance.choice(choices) * unit  # a cap on what it neither owns nor borrows
+        return least, most
+
+    def some_fields(self):
+        """Return what a pod may be besides what it asks for."""
+        return {
+            "created": int(self.view.now) - self.chance.choice((0, 10, 20, 400, 500)),
+            "priority": self.chance.choice((0, 0, 0, 5)),
+            "preempts": self.chance.randrange(5) > 0,
+            "non_preemptible": self.chance.randrange(10) == 0,
+            "controlled": self.chance.randrange(2) == 0,
+            "held": self.chance.randrange(12) == 0,
+            "labels": {"app": self.chance.choice(APPS)},
+        }
+
+
+class WholeGpus(History):
+    """Nodes of whole GPUs that another plugin announces; pods ask for GPUs, CPU and memory."""
+
+    dimensions = (
+        (names.GPU, 1000, (0, 1, 2, 3, 4)),
+        (names.GPU_MEMORY_QUOTA, 1000, (0, 32, 64, 96)),
+        ("cpu", 1000, (0, 1, 2, 4)),
+        ("memory", 1000 * GIB, (0, 1, 2, 4)),
+    )
+
+    def some_nodes(self):
+        return [
+            machine(f"n{number}", self.chance.randint(1, 4), cpu=self.chance.choice((2, 4, 16)))
+            for number in range(self.chance.randint(1, 3))
+        ]
+
+    def some_pod(self, *, may_run):
+        space = self.chance.choice(SPACES)
+        made = pod(
+            f"{space}/p{self.next()}",
+            self.chance.choice((0, 1, 1, 1, 2, 3)),
+            cpu=self.chance.choice((0, 0, 1, 2)),
+            **self.some_fields(),
+        )
+        if self.chance.randrange(3) == 0:
+            made = replace(made, request={**made.request, "memory": self.chance.choice((1, 2)) * 1000 * GIB})
+        runs = may_run and self.chance.randrange(10) < 7
+        governed = any(space in quota.namespaces for quota in self.view.quotas)
+        roomy = [node.name for node in self.view.nodes if fits(self.view, node, made)]
+        if (
+            runs or not governed
+        ) and roomy:  # who is not governed comes to no gate, and the scheduler knows no promises
+            return replace(made, node=self.chance.choice(roomy), gated=False, held=False, running=True)
+        return replace(made, gated=governed, held=made.held and governed)
+
+
+def fits(view, node, one):
+    """Return whether the scheduler could bind a pod to a node."""
+    room = left(view, node)
+    return (
+        node.ready
+        and not node.cordoned
+        and one.constraints.selects(node.name, node.labels)
+        and all(room[name] >= amount for name, amount in {**one.request, "pods": 1000}.items())
+    )
+
+
+def shuffled(chance, items):
+    items = list(items)
+    chance.shuffle(items)
+    return items
+
+
+def idle(decision):
+    """Return whether there is nothing to do."""
+    return not (decision.ungate or decision.relabel or decision.evict or decision.layouts or decision.cuts)
+
+
+def said(decision):
+    """Return a decision as one line."""
+    parts = {
+        "release": [item.pod for item in decision.ungate],
+        "evict": [f"{item.pod} for {item.claimant}" for item in decision.evict],
+        "relabel": [f"{item.pod} {item.capacity}" for item in decision.relabel],
+        "cut": [item.node for item in (*decision.layouts, *decision.cuts)],
+        "wait": [f"{item.pod} {item.reason}" for item in decision.waiting],
+    }
+    return "; ".join(f"{what} {', '.join(items)}" for what, items in parts.items() if items) or "nothing"
+
+
+def shown(one):
+    marks = ("gated", "held", "non_preemptible", "controlled", "preempts")
+    words = [one.key, *(f"{n} {amount}" for n, amount in one.request.items()), one.node]
+    words += [f"priority {one.priority}", f"created {one.created}", *(mark for mark in marks if getattr(one, mark))]
+    return " ".join(words)
