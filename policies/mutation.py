@@ -15,7 +15,7 @@ from policies.model import Container, NodeSelectorRequirement, NodeSelectorTerm,
 from policies.needs import is_slice
 from policies.patch import Operation, changed, put
 from policies.policy import Rule
-from policies.quantity import Quantity
+from policies.quantity import Quantity, milli
 from policies.record import Entry, read_record, write_record
 from policies.requests import Place, places
 from policies.settings import Settings
@@ -128,7 +128,7 @@ def _resources(choice: Choice) -> Iterator[Operation]:
         yield put(root, [], "resources", {"limits": given, "requests": given})
         return
     for key, amounts in (("limits", present.limits), ("requests", present.requests)):
-        if choice.resource not in (amounts or {}):
+        if not milli((amounts or {}).get(choice.resource, 0)):  # none of it is no wish, and must not stand for one
             taken = {names.GPU: None} if names.GPU in wish.asked else {}
             yield from changed((*root, "resources", key), amounts, {**taken, **given})
 

@@ -105,6 +105,11 @@ def test_a_share_in_limits_becomes_a_slice_in_limits_and_requests():
             {"limits": {"X": "1"}, "requests": {"X": "1"}, "claims": [{"name": "c"}]},
             id="claims",
         ),
+        pytest.param(
+            {"limits": {"nvidia.com/mig-1g.10gb": "0"}},
+            {"limits": {"X": "1"}, "requests": {"X": "1"}},
+            id="none of that very slice",
+        ),
     ],
 )
 def test_an_annotation_adds_the_slice_beside_what_is_there(resources, expected):
