@@ -26,6 +26,8 @@ NODES = (
 )  # fmt: skip
 INVENTORY = Inventory.of(view_node(node) for node in NODES)
 
+NOMINAL_GB = {A100: 40, A100_80: 80, A30: 24, "NVIDIA-H100-NVL": 94}
+
 _share = st.sampled_from([None, *map(read_share, ("0.1", "1/7", "0.25", "0.5", "1"))])
 _rules = st.builds(
     Rule,
@@ -86,9 +88,8 @@ def test_nothing_is_given_that_the_rule_does_not_allow(raw, policy):
         if rule.whole_gpu == "deny":
             assert entry["asked"].get("nvidia.com/gpu") not in {"1", "2"}
         if resource.startswith("nvidia.com/gpu-") and entry.get("model"):
-            share = Fraction(
-                int(resource.removeprefix("nvidia.com/gpu-").removesuffix("gb")), 40 if entry["model"] == A100 else 80
-            )
+            gigabytes = int(resource.removeprefix("nvidia.com/gpu-").removesuffix("gb"))
+            share = Fraction(gigabytes, NOMINAL_GB[entry["model"]])
             assert rule.limits.most is None or share <= rule.limits.most.exact + Fraction(1, 100)
             assert rule.limits.least is None or share >= rule.limits.least.exact - Fraction(1, 100)
     if rule.limits.slices:
