@@ -4,14 +4,23 @@
                   |web/a  |-      |               |ml/train                       |
 
 Memory units set the width for MIG, nominal GB for MPS. `.` is room that is not cut, `-` a slice that is free, `~`
-stands for the middle of a name that is too long.
+stands for the middle of a name that is too long. A change is drawn as the board before and after, where `-` marks the
+slices that go and `+` those that are new:
+
+    gpu-1  0 mig  |-1g.5gb|1g.5gb |. . . . . . . . . . . . . . . . . . . . . . . .|
+                  |-      |web/a  |                                               |
+               -> |. . . .|1g.5gb |+2g.10gb       |. . . . . . . . . . . . . . . .|
+                  |       |web/a  |ml/train       |                               |
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from policies import names
-from policies.annotations import PlacedSlice
+from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.placement import bin_gb
 from policies.view import NodeView
@@ -20,6 +29,15 @@ WIDTH: Final = 64  # columns of a whole board; with a short name it fits 80
 _NARROWEST: Final = 24
 _UNCUT: Final = ". "
 _STEP: Final = 8  # so that eighths of a board stand below each other at every width
+_NONE: Final[Mapping[Placement, int]] = {}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A board of a node as it is, and as it would be."""
+
+    node: str
+    before: Board
+    after: Board
 
 
 def draw(nodes: Iterable[NodeView], columns: int | None = None) -> str:
@@ -28,19 +46,39 @@ def draw(nodes: Iterable[NodeView], columns: int | None = None) -> str:
     They are as narrow as it needs to fit so many columns, if it can.
     """
     boards = [(node.name, board) for node in nodes for board in node.boards]
-    longest = max((len(name) for name, _ in boards), default=0)
-    heads = [f"{name:{longest}} {board.index:>2} {board.mode:4} " for name, board in boards]
-    room = WIDTH if columns is None else columns - max(map(len, heads), default=0) - 1
-    width = min(WIDTH, max(_NARROWEST, room // _STEP * _STEP))
+    heads, width = _heads(boards, columns)
     lines: list[str] = []
     for head, (_, board) in zip(heads, boards, strict=True):
-        above, below = _bars(board, width)
-        lines += [head + above, " " * len(head) + below]
+        lines += _pair(head, _bars(board, width))
     return "\n".join(lines)
 
 
-def _bars(board: Board, width: int) -> tuple[str, str]:
-    """Return the line of profiles and the line of pods."""
+def draw_changes(changes: Iterable[Change], columns: int | None = None) -> str:
+    """Return boards before and after, four lines each, as `draw` does."""
+    changes = list(changes)
+    heads, width = _heads([(change.node, change.before) for change in changes], columns)
+    lines: list[str] = []
+    for head, change in zip(heads, changes, strict=True):
+        before, after = (Counter(item.placement for item in board.slices) for board in (change.before, change.after))
+        lines += _pair(head, _bars(change.before, width, "-", before - after))
+        lines += _pair(f"{'-> ':>{len(head)}}", _bars(change.after, width, "+", after - before))
+    return "\n".join(lines)
+
+
+def _heads(boards: Sequence[tuple[str, Board]], columns: int | None) -> tuple[list[str], int]:
+    """Return what stands before each board (node, board), all equally long, and how wide a board may be."""
+    longest = max((len(name) for name, _ in boards), default=0)
+    heads = [f"{name:{longest}} {board.index:>2} {board.mode:4} " for name, board in boards]
+    room = WIDTH if columns is None else columns - max(map(len, heads), default=0) - 1
+    return heads, min(WIDTH, max(_NARROWEST, room // _STEP * _STEP))
+
+
+def _pair(head: str, bars: tuple[str, str]) -> tuple[str, str]:
+    return head + bars[0], " " * len(head) + bars[1]
+
+
+def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, int] = _NONE) -> tuple[str, str]:
+    """Return the line of profiles and the line of pods; so many of the slices that nobody uses bear a mark."""
 
     def cell(text: str, length: int) -> str:
         """Return text shortened or padded to its share of the width, closed by a bar; at least two columns wide."""
@@ -49,12 +87,15 @@ def _bars(board: Board, width: int) -> tuple[str, str]:
 
     above, below = "|", "|"
     position = 0
+    left = Counter(marked)
     total = board.model.memory_units if board.mode == names.MIG else board.model.nominal_gb
     for item, start, length in _stretches(board):
         if start > position:
             above += cell(_UNCUT * width, start - position)
             below += cell("", start - position)
-        above += cell(item.profile, length)
+        bears = not item.used and left[item.placement] > 0
+        left[item.placement] -= bears
+        above += cell(f"{mark if bears else ''}{item.profile}", length)
         below += cell("withdrawn" if item.withdrawn else item.pod or ("used" if item.used else "-"), length)
         position = start + length
     if position < total:

@@ -11,6 +11,7 @@ VERBS: Final = {
     "sandbox": "console.sandbox.command:sandbox",
     "explain": "console.explain:explain",
     "simulate": "console.simulate:simulate",
+    "plan": "console.plan:plan",
     "status": "console.status:status",
     "why": "console.why:why",
 }

@@ -10,6 +10,7 @@ of which no condition is written is Ready. Nothing else is changed or added.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import BinaryIO, Final, Generic, TypeVar
 
 import click
@@ -79,17 +80,19 @@ class UnreadableManifests(click.ClickException):
     exit_code = 2
 
 
-# A click option for every verb that reads manifests.
-files_option = click.option(
+# A click option for verbs that read manifests, and for those that can do without.
+_files_option = partial(
+    click.option,
     "-f",
     "--filename",
     "files",
     metavar="FILE",
     type=click.File("rb"),
     multiple=True,
-    required=True,
     help="YAML with any number of documents; may be given again; - is standard input.",
 )
+files_option = _files_option(required=True)
+optional_files_option = _files_option()
 
 
 def load(files: Iterable[BinaryIO]) -> Manifests:

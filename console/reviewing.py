@@ -105,6 +105,7 @@ def overlaid(below: View, above: View) -> View:
         pods=tuple(({pod.key: pod for pod in (*below.pods, *above.pods)}).values()),
         quotas=tuple(({quota.title: quota for quota in (*below.quotas, *above.quotas)}).values()),
         policies=tuple(({policy.title: policy for policy in (*below.policies, *above.policies)}).values()),
+        budgets=tuple(({budget.key: budget for budget in (*below.budgets, *above.budgets)}).values()),
     )
 
 

@@ -16,7 +16,7 @@ from policies.quotarules import Judgement, judge_quota
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"^\$ apportion ((?:explain|simulate) .*)\n((?:(?!\$|```).*\n)*)", README, re.MULTILINE)
+EXAMPLES = re.findall(r"^\$ apportion ((?:explain|simulate|plan) .*)\n((?:(?!\$|```).*\n)*)", README, re.MULTILINE)
 ROWS = re.findall(
     r"^\| ((?:annotations?|limits) .*) \| (.*) \|$",
     README.partition("## Request in")[2].partition("\n## ")[0],
@@ -40,7 +40,7 @@ def test_the_quota_that_is_shown_is_one_without_fault_or_oddity():
 
 
 def test_there_are_examples_and_rows():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
     assert len(ROWS) == 9
 
 

@@ -69,10 +69,20 @@ def take_order(node: NodeView, layout: Layout, plan: str) -> NodeView:
 def carry_out(node: NodeView) -> NodeView:
     """Return the node with its boards in the layout that was ordered."""
     boards = tuple(
-        replace(board, slices=tuple(_recut(board, node.spec[board.index]))) if board.index in node.spec else board
+        replace(board, slices=tuple(recut(board, node.spec[board.index]))) if board.index in node.spec else board
         for board in node.boards
     )
     return announce(replace(node, boards=boards, status_plan=node.spec_plan))
+
+
+def recut(board: Board, target: tuple[Placement, ...]) -> Iterator[PlacedSlice]:
+    """Yield the slices of the target: those that exist as they are, used ones first, and new ones."""
+    there = sorted(board.slices, key=lambda item: not item.used)
+    for placement in target:
+        stays = next((item for item in there if item.placement == placement), None)
+        if stays:
+            there.remove(stays)
+        yield stays or PlacedSlice(profile=placement.profile, start=placement.start, used=False)
 
 
 def announce(node: NodeView) -> NodeView:
@@ -126,13 +136,3 @@ def _withdrawn(board: Board, target: tuple[Placement, ...]) -> Iterator[PlacedSl
         stays = places[item.placement] > 0
         places[item.placement] -= stays
         yield item if stays else replace(item, withdrawn=True)
-
-
-def _recut(board: Board, target: tuple[Placement, ...]) -> Iterator[PlacedSlice]:
-    """Yield the slices of the target: those that exist as they are, used ones first, and new ones."""
-    there = sorted(board.slices, key=lambda item: not item.used)
-    for placement in target:
-        stays = next((item for item in there if item.placement == placement), None)
-        if stays:
-            there.remove(stays)
-        yield stays or PlacedSlice(profile=placement.profile, start=placement.start, used=False)

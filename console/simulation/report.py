@@ -14,6 +14,7 @@ from policies.gpupolicy import Policies
 from policies.ledger import Ledger
 from policies.quota import amount
 from policies.settings import DEFAULTS
+from policies.view import View
 
 
 def report(world: World, manifests: Manifests) -> dict[str, object]:
@@ -25,7 +26,7 @@ def report(world: World, manifests: Manifests) -> dict[str, object]:
         "events": [
             {"at": event.at, "what": event.what, "object": event.object, "why": event.why} for event in world.events
         ],
-        "problems": [{"object": about, "message": message} for about, message in _problems(world, manifests)],
+        "problems": [{"object": about, "message": message} for about, message in problems(world.view(), manifests)],
     }
 
 
@@ -44,7 +45,7 @@ def table(world: World, manifests: Manifests) -> str:
         "\n".join(evictions),
         *quota_paragraphs(statuses(world), width),
         draw(world.nodes.values(), width),
-        "\n".join(f"{about}: {message}" for about, message in _problems(world, manifests)),
+        "\n".join(f"{about}: {message}" for about, message in problems(world.view(), manifests)),
     ]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
@@ -120,17 +121,18 @@ def _asked(container: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _problems(world: World, manifests: Manifests) -> Iterator[tuple[str, str]]:
+def problems(view: View, manifests: Manifests) -> Iterator[tuple[str, str]]:
     """Yield what was not understood or not taken into account, as (object, message)."""
-    for node in world.nodes.values():
+    for node in view.nodes:
         yield from ((f"Node {node.name}", found) for found in node.faults)
-    for pod in world.pods.values():
-        if pod.view.holds and pod.view.node not in world.nodes:
-            yield f"Pod {pod.key}", f"is bound to {pod.view.node}, which is not in the input"
-    for status in statuses(world):
+    known = {node.name for node in view.nodes}
+    for pod in view.pods:
+        if pod.holds and pod.node not in known:
+            yield f"Pod {pod.key}", f"is bound to {pod.node}, which is not in the input"
+    for status in Ledger(view, DEFAULTS.quota).statuses():
         if not status.ready:
             yield f"{status.kind} {status.key}", f"{status.reason}: {status.message}"
-    for title, (reason, message) in Policies(world.policies).unready.items():
+    for title, (reason, message) in Policies(view.policies).unready.items():
         yield title, f"{reason}: {message}"
     for budget in manifests.budgets:
         if budget.value.status is None:

@@ -54,12 +54,30 @@ class _Moment(msgspec.Struct):
 
 def play(manifests: Manifests, admit: Admit) -> World:
     """Return the cluster at the end of the story. Raises UnreadableManifests if the timing of something is not readable."""
+    world = _staged(manifests, admit)
+    world.run()
+    return world
+
+
+def opening(manifests: Manifests, admit: Admit, not_before: float = 0.0) -> World:
+    """Return the cluster in which the first decision of the story is taken, no earlier than so many seconds since the epoch.
+
+    Raises UnreadableManifests as `play` does.
+    """
+    world = _staged(manifests, admit, not_before)
+    world.begin()
+    return world
+
+
+def _staged(manifests: Manifests, admit: Admit, not_before: float = 0.0) -> World:
+    """Return an empty cluster to which the story is about to happen."""
     timing = _read_timing(manifests)
     dated = [node.value.metadata for node in manifests.nodes]
     dated += [pod.value.metadata for pod in manifests.pods]
     dated += [quota.value.metadata for quota in manifests.quotas]
     dated += [policy.value.metadata for policy in manifests.policies]
     start = max((epoch(meta.creation_timestamp) for meta in dated), default=0)
+    start = max(start, int(not_before))
     written = {pod.key: pod for pod in manifests.pods}
     completed = _Completion(start, _priorities(manifests), timing)
 
@@ -82,7 +100,6 @@ def play(manifests: Manifests, admit: Admit) -> World:
     for pod in manifests.pods:
         if (deleted := pod.value.metadata.deletion_timestamp) is not None and _is_placed(pod.value):
             world.at(max(timing[pod.source].at_s, epoch(deleted) - start), partial(world.leave, pod.key))
-    world.run()
     return world
 
 

@@ -110,10 +110,15 @@ class World:
     def run(self) -> None:
         """Let time pass until nothing more happens. Raises Restless."""
         while self._agenda:
-            self._now = self._agenda[0][0]
-            while self._agenda and self._agenda[0][0] == self._now:
-                heapq.heappop(self._agenda)[2]()
+            self.begin()
             self._come_to_rest()
+
+    def begin(self) -> None:
+        """Let all that happens next happen, if anything does; nothing is decided."""
+        if self._agenda:
+            self._now = self._agenda[0][0]
+        while self._agenda and self._agenda[0][0] == self._now:
+            heapq.heappop(self._agenda)[2]()
 
     def arrive(self, nodes: Sequence[NodeView], bound: Sequence[SimulatedPod]) -> None:
         """Let nodes appear, and pods that are bound or have ended; the agents learn what the pods hold."""

@@ -1,6 +1,6 @@
 """Boards are drawn as wide as what their slices take."""
 
-from console.boards import draw
+from console.boards import Change, draw, draw_changes
 from policies.view import view_node
 from tests.builders import A30, T4, make_node
 
@@ -51,3 +51,18 @@ def test_boards_are_as_narrow_as_the_terminal_asks_for():
     ]
     assert draw([node], 120) == draw([node])
     assert len(draw([node], 20).splitlines()[0]) == len("a100-40-0  0 mig  |") + 24
+
+
+def test_of_equal_mps_slices_as_many_bear_a_mark_as_come_and_none_in_use():
+    """MPS slices have no place by which they could be told apart."""
+
+    def board(*states):
+        slices = [{"profile": "4gb", "used": state == "used"} for state in states]
+        return view_node(make_node("t", T4, mode="mps", placements={"0": slices})).boards[0]
+
+    assert draw_changes([Change("t", board("used", "free"), board("used", "free", "free"))]).splitlines() == [
+        "t  0 mps  |4gb            |4gb            |. . . . . . . . . . . . . . . .|",
+        "          |-              |used           |                               |",
+        "       -> |+4gb           |4gb            |4gb            |. . . . . . . .|",
+        "          |-              |-              |used           |               |",
+    ]
