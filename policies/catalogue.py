@@ -20,6 +20,11 @@ Total = Annotated[int, msgspec.Meta(ge=0, le=64)]  # 0 where a board has no MIG
 Start = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 MiB = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 
+MEDIA: Final = 1 << 16
+"""The media engines of a board, in parts that have no meaning but that they add up (see `Profile.media`)."""
+
+_MOST_SLICES: Final = 64  # on one board, by the bounds above
+
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A MIG profile of one model of board.
@@ -46,6 +51,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     def plain(self) -> bool:
         """Return whether it is one without suffix: compute and memory, no media or graphics engines of its own."""
         return _PLAIN.fullmatch(self.name) is not None
+
+    @property
+    def media(self) -> int:
+        """Return what it takes of a board's MEDIA, so that sums tell which profiles go together.
+
+        `+me.all` takes everything and leaves room only for those with `-me`, which take nothing. `+me` takes its share of
+        what exists once (JPEG and OFA engines), of whatever size it is, and leaves room for any number of others. Those
+        without such a suffix have video decoders of their own.
+        """
+        _, _, suffix = self.name.partition("gb")
+        engines = suffix.removeprefix("+").split(",")
+        if suffix == "-me":
+            return 0
+        if "me.all" in engines:
+            return MEDIA
+        return (MEDIA - _MOST_SLICES) // max(self.max, 1) if "me" in engines else 1
 
 
 class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):

@@ -1,16 +1,17 @@
 """The profiles of one model of board as bits: which MIG layouts exist, and what each leaves room for.
 
 Memory units are bits of an integer, so that "does it overlap" is one `&`. Source of the rules: NVIDIA's MIG user
-guide; a layout is legal if no units overlap, the compute slices suffice and no profile exceeds its `max`.
+guide; a layout is legal if no units overlap, compute slices and media engines suffice and no profile exceeds its `max`.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from policies.annotations import Placement
-from policies.catalogue import BoardModel
+from policies.catalogue import MEDIA, BoardModel
 
 Profiles = tuple[str, ...]
 """Names of profiles, one for each slice, in any order."""
@@ -30,15 +31,23 @@ class Shape(msgspec.Struct, frozen=True):
     compute: int
     units: int
     max: int
+    media: int
     masks: tuple[tuple[int, int], ...]
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What is taken of a board: memory units as bits, compute slices, and the profiles that lie on it."""
+    """What is taken of a board: memory units as bits, compute slices, media engines, and the profiles that lie on it."""
 
     units: int = 0
     compute: int = 0
+    media: int = 0
     profiles: Profiles = ()
+
+    def beside(self, shape: Shape, mask: int = 0) -> "Ground":
+        """Return what is taken with one more slice, which takes these memory units."""
+        return Ground(
+            self.units | mask, self.compute + shape.compute, self.media + shape.media, (*self.profiles, shape.name)
+        )
 
 
 class Geometry(msgspec.Struct, frozen=True):
@@ -50,20 +59,21 @@ class Geometry(msgspec.Struct, frozen=True):
 
     def occupied(self, taken: Placements) -> Ground | None:
         """Return what slices occupy, or None if the place of one is unknown."""
-        units, compute = 0, 0
+        ground = Ground()
         for item in taken:
             shape = self.shapes.get(item.profile)
             if shape is None or item.start is None:
                 return None
             # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
-            units |= _mask(shape.units, item.start)
-            compute += shape.compute
-        return Ground(units, compute, tuple(item.profile for item in taken))
+            ground = ground.beside(shape, _mask(shape.units, item.start))
+        return ground
 
     def allows(self, ground: Ground, shape: Shape) -> bool:
-        """Return whether compute slices and `max` permit one more, wherever it lies."""
-        return ground.compute + shape.compute <= self.compute and not (
-            shape.max and ground.profiles.count(shape.name) >= shape.max
+        """Return whether compute slices, media engines and `max` permit one more, wherever it lies."""
+        return (
+            ground.compute + shape.compute <= self.compute
+            and ground.media + shape.media <= MEDIA
+            and not (shape.max and ground.profiles.count(shape.name) >= shape.max)
         )
 
     def starts_left(self, ground: Ground) -> tuple[int, ...]:
@@ -80,23 +90,24 @@ class Geometry(msgspec.Struct, frozen=True):
             shape = self.shapes.get(name)
             if shape is None or not self.allows(ground, shape):
                 return
-            ground = Ground(ground.units, ground.compute + shape.compute, (*ground.profiles, name))
+            ground = ground.beside(shape)
             shapes.append(shape)
         shapes.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
         for placed, units in _place(shapes, 0, ground.units, ()):
-            yield placed, Ground(units, ground.compute, ground.profiles)
+            yield placed, replace(ground, units=units)
 
     def keep(self, ground: Ground, free: Placements) -> tuple[Placements, Ground]:
         """Return the largest part of the free slices that can stay, with what is taken then."""
         shapes = [(shape, item) for item in free if (shape := self.shapes.get(item.profile)) is not None]
-        # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max`:
-        # the cheapest first is the most; of equals the longest.
+        # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max` (as to
+        # media engines, what is taken leaves room for each or for none): the cheapest first is the most; of equals the
+        # longest.
         shapes.sort(key=lambda pair: (pair[0].compute, -pair[0].units, by_start(pair[1])))
         kept: list[Placement] = []
         for shape, item in shapes:
             mask = 0 if item.start is None else _mask(shape.units, item.start)
             if mask and not ground.units & mask and self.allows(ground, shape):
-                ground = Ground(ground.units | mask, ground.compute + shape.compute, (*ground.profiles, shape.name))
+                ground = ground.beside(shape, mask)
                 kept.append(item)
         return tuple(sorted(kept, key=by_start)), ground
 
@@ -126,6 +137,7 @@ def geometry_of(model: BoardModel) -> Geometry:
             profile.compute,
             profile.memory_units,
             profile.max,
+            profile.media,
             tuple((start, _mask(profile.memory_units, start)) for start in sorted(profile.starts)),
         )
         for profile in model.profiles

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from policies import names
+from policies.catalogue import MEDIA
 from policies.packing import Packing, State
 from policies.placement import bin_gb, capacity_for
 from policies.plan import Plan
@@ -155,6 +156,11 @@ class _Board:
         known = self.model.profile(profile)
         return bool(known and known.max and self.taken.count(profile) >= known.max)
 
+    def lacks_media(self, profile: str) -> bool:
+        """Return whether others have the media engines that a slice needs."""
+        has = [known.media for name in (profile, *self.taken) if (known := self.model.profile(name))]
+        return sum(has) > MEDIA
+
 
 def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
     """Return why no board can take a slice that all of them make; so many there are of each."""
@@ -171,6 +177,10 @@ def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
         )
     if all(board.has_all(profile) for board in able):
         return f"{found}, but already as many {profile} as can be"
+    if all(board.lacks_media(profile) for board in able):
+        return (
+            f"{found}, but its media engines are taken" if count == 1 else f"{found}, but their media engines are taken"
+        )
     return f"{found}, {'not' if count == 1 else 'none'} contiguous"
 
 

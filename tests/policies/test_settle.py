@@ -517,6 +517,13 @@ def test_room_counts_when_pods_can_crowd_each_other_out():
             id="max",
         ),
         pytest.param(
+            [node(product=A30, placements={"0": [used("2g.12gb+me", 0)]})],
+            [bound("x/a", "n1", "2g.12gb+me")],
+            gated("ml/w", "1g.6gb+me"),
+            ("NoSliceFits", "needs 1g.6gb+me; 1 board has 6 GB free, but its media engines are taken"),
+            id="media",
+        ),
+        pytest.param(
             [node(mode="mps", placements={"0": [used("16gb"), used("16gb")]})],
             [bound("x/a", "n1", "16gb", count=2)],
             gated("ml/w", "16gb"),
