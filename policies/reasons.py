@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from policies import names
 from policies.catalogue import MEDIA
+from policies.constraints import Constraints
 from policies.packing import Packing, State
-from policies.placement import bin_gb, capacity_for
-from policies.plan import Plan
+from policies.placement import bin_gb, capacity_for, resource_of
+from policies.plan import Plan, admits
 from policies.quantity import format_milli
 from policies.seating import Kind, Seating, nodes_in
 from policies.supply import Plot, Room, size_of
@@ -15,6 +17,9 @@ from policies.view import NodeView, PodView
 
 Reason = tuple[str, str]
 """PascalCase code and sentence."""
+
+_AWAY: Final = "away"
+_SCATTERED: Final = "none in one piece"
 
 
 def slices(profiles: Iterable[str]) -> str:
@@ -53,10 +58,10 @@ def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> 
         code, why = names.NODES_FULL, _lacks_room(kind, seating, [site for sites in placed for site in sites])
     else:
         nodes_alike = [
-            ([board for board in boards if any(_makes(board.plot, name) for name in kind.profiles)], len(sites))
+            ([board for board in boards if any(_makes(board.plot, name) for name in kind.profiles)], sites)
             for boards, sites in makers.items()
         ]
-        code, why = names.NO_ROOM, _lacks_slices(kind, nodes_alike, seating.packing)
+        code, why = names.NO_ROOM, _lacks_slices(kind, nodes_alike, seating)
     return code, f"{needs(kind)}{why}"
 
 
@@ -66,23 +71,35 @@ def _makes(plot: Plot, profile: str) -> bool:
 
 
 def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
-    away = sum(
-        (node.cordoned or not node.ready)
-        and pod.constraints.selects(node.name, node.labels)
-        and pod.constraints.tolerates(node.taints, although_away=True)
-        and all(
-            any(capacity_for(board.model, board.mode, (), profile) for board in node.boards)
-            for profile in kind.profiles
-        )
-        for node in nodes
-    )
-    if away:
+    """Return why no node that is up and open to the pod ever gives it what it needs, by what the others have against it."""
+    makers = [node for node in nodes if all(_ever_has(node, profile) for profile in kind.profiles)]
+    closed = Counter(_closed(node, pod.constraints) for node in makers)
+    if foreign := closed.pop("", 0):
+        return names.NO_ROOM, f"{_have(foreign, 'node')} that from another tool, but not enough of it is free"
+    if away := closed.pop(_AWAY, 0):
         return names.NODES_AWAY, f"only nodes that are cordoned or not Ready could give that ({away})"
-    if not kind.profiles:
-        return names.NODES_FULL, "no node is open to the pod (selector, affinity, taints), or up"
-    if not kind.candidates:
-        return names.NO_BOARD, "no node is open to the pod (selector, affinity, taints)"
-    return names.NO_BOARD, f"no board makes that on the nodes open to the pod ({kind.candidates.bit_count()})"
+    code = names.NO_BOARD if kind.profiles else names.NODES_FULL
+    if not closed:
+        return code, f"no board makes that ({_count(len(nodes), 'node')} in all)"
+    against = " and ".join(f"{count} by {why}" for why, count in sorted(closed.items()))
+    could = f"{_count(closed.total(), 'node')} could make that, but none" if kind.profiles else "no node"
+    return code, f"{could} is open to the pod: closed are {against}"
+
+
+def _ever_has(node: NodeView, profile: str) -> bool:
+    """Return whether a node could give a slice if nobody else were there: its boards make it, or another tool has."""
+    if node.boards:
+        return any(capacity_for(board.model, board.mode, (), profile) for board in node.boards)
+    return node.allocatable.get(resource_of(profile), 0) > 0
+
+
+def _closed(node: NodeView, constraints: Constraints) -> str:
+    """Return what keeps a pod off a node; nothing if it is open to it."""
+    if not constraints.selects(node.name, node.labels):
+        return "its selector or affinity"
+    if not constraints.tolerates(node.taints, although_away=True):
+        return "taints"
+    return "" if admits(node, constraints) else _AWAY
 
 
 def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
@@ -106,22 +123,40 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     return f"{_have(len(rooms), 'node')} {place} {without}"
 
 
-def _lacks_slices(kind: Kind, nodes: list[tuple[list[State], int]], packing: Packing) -> str:
-    """Return what is missing on the boards that make the slices, which so many nodes have."""
+def _lacks_slices(kind: Kind, nodes: list[tuple[list[State], list[int]]], seating: Seating) -> str:
+    """Return what is missing on the boards that make the slices: those of a node, and the nodes that have the like."""
     cuttable: Counter[State] = Counter()
-    for states, count in nodes:
+    for states, sites in nodes:
         for state in states:
             if not state.plot.rigid:
-                cuttable[state] += count
+                cuttable[state] += len(sites)
     if not cuttable:
-        return "no board that makes that can be cut now, and none of its slices is free"
+        return _cannot_be_cut(kind, nodes, seating)
+    earlier = "when the pods before it are served, " if any(state.wanted for state in cuttable) else ""
     if len(set(kind.profiles)) > 1:
-        return "no node has room for all of them"
+        return f"{earlier}no node has room for all of them"
     profile = kind.profiles[0]
     if len(kind.profiles) == 1:
-        return _lacks_one(profile, {_Board(state): count for state, count in cuttable.items()})
-    most = max(sum(_more(state, profile, packing) for state in states) for states, _ in nodes)
-    return f"no node has room for more than {most} of them"
+        return earlier + _lacks_one(profile, {_Board(state): count for state, count in cuttable.items()})
+    most = max(sum(_more(state, profile, seating.packing) for state in states) for states, _ in nodes)
+    return f"{earlier}no node has room for more than {most} of them"
+
+
+def _cannot_be_cut(kind: Kind, nodes: list[tuple[list[State], list[int]]], seating: Seating) -> str:
+    """Return why none of the boards that make the slices can be cut now; what is free on them does not suffice."""
+    busy, stuck = 0, 0
+    for states, sites in nodes:
+        under_way = sum(seating.sites[site].node.in_flight for site in sites)
+        busy += len(states) * under_way
+        stuck += len(states) * (len(sites) - under_way)
+    free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
+    causes = []
+    if busy:
+        causes.append(f"{_have(busy, 'board')} an order to carry out first")
+    if stuck:
+        off = "MIG mode is off, slices of another mode are there, or it has a fault"
+        causes.append(f"{_count(stuck, 'board')} cannot be cut now ({off})")
+    return f"{free}, and {' and '.join(causes)}"
 
 
 def _more(state: State, profile: str, packing: Packing) -> int:
@@ -151,15 +186,17 @@ class _Board:
         """Return what is left of its memory."""
         return self.units if self.mps else self.units * self.model.nominal_gb // self.model.memory_units
 
-    def has_all(self, profile: str) -> bool:
-        """Return whether it bears as many slices of a profile as it ever can (`max`)."""
+    def lacks(self, profile: str) -> str:
+        """Return why a slice cannot be made although there is memory enough for it."""
+        _, parts = self.needs(profile)
+        if self.parts < parts:
+            compute = "no compute slice left" if parts == 1 else f"fewer than {parts} compute slices left"
+            return "no MPS client left" if self.mps else compute
         known = self.model.profile(profile)
-        return bool(known and known.max and self.taken.count(profile) >= known.max)
-
-    def lacks_media(self, profile: str) -> bool:
-        """Return whether others have the media engines that a slice needs."""
-        has = [known.media for name in (profile, *self.taken) if (known := self.model.profile(name))]
-        return sum(has) > MEDIA
+        if known and known.max and self.taken.count(profile) >= known.max:
+            return f"already as many {profile} as can be"
+        media = sum(other.media for name in (profile, *self.taken) if (other := self.model.profile(name)))
+        return "no media engines left" if media > MEDIA else _SCATTERED
 
 
 def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
@@ -171,21 +208,22 @@ def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
         return f"no board has {gigabytes} GB free (the freest of {sum(boards.values())} has {most} GB)"
     count = sum(boards[board] for board in able)
     found = f"{_have(count, 'board')} {gigabytes} GB free"
-    if all(board.parts < board.needs(profile)[1] for board in able):
-        return (
-            f"{found}, but {'no MPS client left' if able[0].mps else f'not {able[0].needs(profile)[1]} compute slices'}"
-        )
-    if all(board.has_all(profile) for board in able):
-        return f"{found}, but already as many {profile} as can be"
-    if all(board.lacks_media(profile) for board in able):
-        return (
-            f"{found}, but its media engines are taken" if count == 1 else f"{found}, but their media engines are taken"
-        )
-    return f"{found}, {'not' if count == 1 else 'none'} contiguous"
+    causes: Counter[str] = Counter()
+    for board in able:
+        causes[board.lacks(profile)] += boards[board]
+    if causes.keys() == {_SCATTERED}:
+        return f"{found}, {'not' if count == 1 else 'none'} contiguous"
+    if len(causes) == 1:
+        return f"{found}, but {next(iter(causes))}"
+    return f"{found}, but {' and '.join(f'{cause} on {number}' for cause, number in sorted(causes.items()))}"
 
 
 def _have(count: int, thing: str) -> str:
-    return f"{count} {thing} has" if count == 1 else f"{count} {thing}s have"
+    return f"{_count(count, thing)} {'has' if count == 1 else 'have'}"
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _amount(name: str, thousandths: int) -> str:

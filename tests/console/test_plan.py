@@ -58,7 +58,7 @@ def cluster(server, tmp_path):
 
 
 def test_people_see_boards_before_and_after_with_what_goes_and_what_is_new(run):
-    """P41: a dry run. The slice in use stays where it is."""
+    """L03: what-if. The slice in use stays where it is."""
     done = run(NODE, HOLDS, gated("team-a/wide", "2g.12gb"))
     assert done.stdout.splitlines() == [
         "POD          OUTCOME  NODE   REASON",

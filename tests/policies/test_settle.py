@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -9,7 +10,9 @@ from policies import names
 from policies.annotations import BoardInventory, Placement, write_inventory
 from policies.catalogue import by_product
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
+from policies.governing import view_quota
 from policies.ledger import Ledger
+from policies.model import ElasticQuota
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import UNSCHEDULABLE_S, View, view_pod
@@ -153,7 +156,8 @@ def test_a_board_that_cannot_be_switched_now_serves_only_what_it_has():
     decision = settle(off)
     assert (released_keys(decision), decision.layouts) == (["ml/a"], ())
     assert messages(decision) == {
-        "ml/b": "needs 1g.5gb; no board that makes that can be cut now, and none of its slices is free"
+        "ml/b": "needs 1g.5gb; none is free, and 1 board cannot be cut now (MIG mode is off, slices of another mode are there, "
+        "or it has a fault)"
     }
 
 
@@ -484,6 +488,20 @@ def test_room_counts_when_pods_can_crowd_each_other_out():
 
 # Reasons --------------------------------------------------------------------------------------------------------------
 
+MIG_OFF = write_inventory(
+    BoardInventory(
+        index=index,
+        uuid=f"GPU-{index}",
+        model=A100,
+        memory_mib=40536,
+        profiles=by_product(A100).profiles,
+        mig_capable=True,
+        mig=False,
+        switch="admin",
+    )
+    for index in range(2)
+)
+
 
 @pytest.mark.parametrize(
     ("nodes", "running", "waits", "reason"),
@@ -520,7 +538,7 @@ def test_room_counts_when_pods_can_crowd_each_other_out():
             [node(product=A30, placements={"0": [used("2g.12gb+me", 0)]})],
             [bound("x/a", "n1", "2g.12gb+me")],
             gated("ml/w", "1g.6gb+me"),
-            ("NoSliceFits", "needs 1g.6gb+me; 1 board has 6 GB free, but its media engines are taken"),
+            ("NoSliceFits", "needs 1g.6gb+me; 1 board has 6 GB free, but no media engines left"),
             id="media",
         ),
         pytest.param(
@@ -590,15 +608,54 @@ def test_room_counts_when_pods_can_crowd_each_other_out():
             [node("n3", A30)],
             [],
             gated("ml/w", "7g.40gb"),
-            ("NoBoardMakesSlice", "needs 7g.40gb; no board makes that on the nodes open to the pod (1)"),
+            ("NoBoardMakesSlice", "needs 7g.40gb; no board makes that (1 node in all)"),
             id="no-board",
         ),
         pytest.param(
             [node()],
             [],
             gated("ml/w", "7g.40gb", nodeSelector={"zone": "b"}),
-            ("NoBoardMakesSlice", "needs 7g.40gb; no node is open to the pod (selector, affinity, taints)"),
+            ("NoBoardMakesSlice", "needs 7g.40gb; 1 node could make that, but none is open to the pod: closed are 1 by its "
+             "selector or affinity"),
             id="no-node",
+        ),
+        pytest.param(
+            [node("n1"), node("n2"), node("n3", taints=({"key": "dedicated", "effect": "NoSchedule"},), labels={"zone": "b"}), node("n4", A30, labels={"zone": "b"})],
+            [],
+            gated("ml/w", "7g.40gb", nodeSelector={"zone": "b"}),
+            ("NoBoardMakesSlice", "needs 7g.40gb; 3 nodes could make that, but none is open to the pod: closed are 2 by its "
+             "selector or affinity and 1 by taints"),
+            id="L01-by-what-nodes-are-closed",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("4g.20gb", 0)]}), node("n2", mode="mps"), node("n3", placements={"0": [used("7g.40gb", 0)]})],
+            [bound("x/a", "n1", "4g.20gb"), bound("x/b", "n3", "7g.40gb")],
+            gated("ml/w", "4g.20gb"),
+            ("NoSliceFits", "needs 4g.20gb; 1 board has 20 GB free, but fewer than 4 compute slices left"),
+            id="L01-one-too-small-one-of-another-mode-one-full",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("1g.5gb+me", 6)]}), node("n2", placements={"0": [used("1g.5gb", start) for start in range(7)]})],
+            [bound("x/a", "n1", "1g.5gb+me"), bound("x/b", "n2", "1g.5gb", count=7)],
+            gated("ml/w", "1g.5gb+me"),
+            ("NoSliceFits", "needs 1g.5gb+me; 2 boards have 5 GB free, but already as many 1g.5gb+me as can be on 1 and no "
+             "compute slice left on 1"),
+            id="boards-lack-different-things",
+        ),
+        pytest.param(
+            [node("n1", mode=None, resources={"nvidia.com/mig-1g.5gb": "1"})],
+            [bound("x/a", "n1", "1g.5gb")],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; 1 node has that from another tool, but not enough of it is free"),
+            id="foreign-slices-in-use",
+        ),
+        pytest.param(
+            [node(count=2, annotations=MIG_OFF)],
+            [],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 2 boards cannot be cut now (MIG mode is off, slices of another "
+             "mode are there, or it has a fault)"),
+            id="cannot-be-cut",
         ),
     ],
 )  # fmt: skip
@@ -609,6 +666,32 @@ def test_who_waits_is_told_why_in_one_sentence_with_numbers(nodes, running, wait
     assert [(waiting.reason, waiting.message) for waiting in decision.waiting] == [reason]
 
 
+def test_that_boards_are_given_to_others_first_is_said():
+    """L01: who looks sees empty boards, so it is said that others stand before the pod."""
+    decision = settle(cluster([node()], [gated("ml/a", "3g.20gb"), gated("ml/b", "3g.20gb"), gated("ml/c", "4g.20gb")]))
+    assert messages(decision)["ml/c"] == (
+        "needs 4g.20gb; when the pods before it are served, no board has 20 GB free (the freest of 1 has 0 GB)"
+    )
+
+
+def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken():
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "7g.40gb", "start": 0}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "2",
+    }
+    view = cluster([node(annotations=order)], [released("ml/a", "7g.40gb"), gated("ml/b", "1g.5gb")])
+    assert messages(settle(view))["ml/b"] == "needs 1g.5gb; none is free, and 1 board has an order to carry out first"
+
+
+def test_a_pod_without_slices_is_told_too_by_what_nodes_are_closed():
+    team = {"metadata": {"name": "q", "namespace": "ml"}, "spec": {"min": {"cpu": "8"}}}
+    view = replace(
+        cluster([node(), node("n2", cordoned=True)], [gated("ml/a", cpu="1", nodeSelector={"zone": "b"})]),
+        quotas=(view_quota(msgspec.convert(team, ElasticQuota)),),
+    )
+    assert messages(settle(view)) == {"ml/a": "no node is open to the pod: closed are 2 by its selector or affinity"}
+
+
 def test_compute_slices_can_be_what_is_missing():
     view = begin(
         cluster([node(placements={"0": [used("1g.5gb", 0)]})], [bound("x/a", "n1", "1g.5gb"), gated("ml/w", "3g.20gb")])
@@ -617,7 +700,7 @@ def test_compute_slices_can_be_what_is_missing():
     (board,) = one.boards
     short = replace(board, model=replace(board.model, compute=3))
     decision = settle(with_node(view, replace(one, boards=(short,))))
-    assert messages(decision) == {"ml/w": "needs 3g.20gb; 1 board has 20 GB free, but not 3 compute slices"}
+    assert messages(decision) == {"ml/w": "needs 3g.20gb; 1 board has 20 GB free, but fewer than 3 compute slices left"}
 
 
 def test_profiles_are_named_as_the_driver_names_them():
