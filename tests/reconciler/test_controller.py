@@ -16,6 +16,7 @@ from reconciler.health import Pulse
 from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, listing
 from tests.builders import raw_node, raw_pod
+from tests.sandbox.waiting import eventually
 
 EVICTED_FOR = "nos.nebuly.com/evicted-for"
 GATE = "nos.nebuly.com/admission"
@@ -132,6 +133,30 @@ def test_a_released_pod_is_not_granted_again_before_the_watch_tells_of_it(server
             "team-a/other": False,
         }
     assert len(server.asked("PATCH", TRAIN)) == 1
+
+
+def test_what_changes_while_a_decision_is_made_is_for_one_next_decision(term):
+    """Design 5, pace: a burst of pods does not start a cycle for each."""
+    deciding, go_on = threading.Event(), threading.Event()
+
+    def settle(view):
+        if len(view.pods) == 1:
+            deciding.set()
+            assert go_on.wait(PATIENCE_S)
+        return Decision()
+
+    with term(settle).running() as leading:
+        leading.wait_for_view(lambda view: view.nodes)
+        leading.pods.send("ADDED", raw_pod("team-a/p0", limits=SLICE, gates=[GATE], version="10"))
+        assert deciding.wait(PATIENCE_S)
+        for number in range(1, 20):
+            leading.pods.send(
+                "ADDED", raw_pod(f"team-a/p{number}", limits=SLICE, gates=[GATE], version=str(10 + number))
+            )
+        eventually(lambda: len(leading.controller.cluster.pods.store.list()) == 20, "all pods are seen")
+        go_on.set()
+        leading.wait_for_view(lambda view: len(view.pods) == 20)
+        assert [len(view.pods) for view in leading.views if view.pods] == [1, 20]
 
 
 def test_a_pod_that_changed_in_between_is_read_and_judged_again(server, term):

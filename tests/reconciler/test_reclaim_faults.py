@@ -6,18 +6,14 @@ and never the third that is borrowed. Nothing here waits: each cycle sees what t
 
 import json
 import random
-import threading
 
 import pytest
 
-from kube.lease import Leadership
-from kube.store import Entry
 from policies import names
-from reconciler.controller import Controller
-from reconciler.health import Pulse
 from tests.apiserver.objects import Objects
 from tests.apiserver.steps import status
 from tests.builders import raw_node, raw_pod
+from tests.reconciler.leading import Leader
 
 GPU = {"nvidia.com/gpu": "1"}
 NODE = raw_node("n1", mode=None, resources={"nvidia.com/gpu": "4"})
@@ -27,7 +23,10 @@ EMPTY = ("/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets",
 
 def quota(namespace, own):
     meta = {"name": "quota", "namespace": namespace, "uid": namespace, "resourceVersion": "1", "generation": 1}
-    return {"metadata": meta, "spec": {"min": {"nvidia.com/gpu": own}}}
+    return {"kind": names.ELASTIC_QUOTA, "metadata": meta, "spec": {"min": {"nvidia.com/gpu": own}}}
+
+
+QUOTAS = (quota("lender", 3), quota("borrower", 1))
 
 
 class Cluster(Objects):
@@ -108,45 +107,6 @@ def path_of(pod):
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-class Leader:
-    """One term, cycle by cycle; `held` becomes false when the test says so."""
-
-    def __init__(self, client, cluster, clock):
-        self._cluster, self.held = cluster, True
-        leadership = Leadership(float("inf"), clock)
-        leadership.held = lambda: self.held
-        self.controller = Controller(
-            client,
-            leadership,
-            threading.Event(),
-            Pulse(),
-            write_timeout_s=5.0,
-            now=lambda: 1.8e9 + clock(),
-            clock=clock,
-        )
-
-    def cycle(self):
-        seen = self.controller.cluster
-        version = str(self._cluster._version)
-        fill(seen.nodes, [NODE], version)
-        fill(seen.quotas[names.ELASTIC_QUOTA], [quota("lender", 3), quota("borrower", 1)], version)
-        fill(seen.pods, self._cluster.pods(), version)
-        return self.controller.cycle()
-
-    def close(self):
-        for part in (self.controller._applier, self.controller._evictor, self.controller._recorder):
-            part.close()
-
-
-def fill(informer, objects, version):
-    entries = {}
-    for raw in objects:
-        meta = raw["metadata"]
-        key = "/".join(part for part in (meta.get("namespace"), meta["name"]) if part)
-        entries[key] = Entry(meta.get("uid", ""), meta["resourceVersion"], informer.project(json.dumps(raw).encode()))
-    informer.store.replace(entries, version)
-
-
 class Story:
     """Leaders one after another over one cluster, until nothing is left to do."""
 
@@ -156,7 +116,7 @@ class Story:
 
     def lead(self, cycles, *, kill_after=None):
         """Lead for so many cycles; with `kill_after` the leader dies after so many writes more."""
-        leader = Leader(self._client, self.cluster, lambda: self.now)
+        leader = Leader(self._client, lambda: self.now)
         before = self.cluster.writes
         if kill_after is not None:
             leader.controller._evictor._held = leader.controller._applier._held = lambda: (
@@ -164,6 +124,7 @@ class Story:
             )
         for _ in range(cycles):
             self.now += 6.0  # beyond the timeout of a write, so that what is unknown is looked at
+            leader.see(str(self.cluster._version), nodes=[NODE], pods=self.cluster.pods(), quotas=QUOTAS)
             leader.cycle()
             if kill_after is not None and self.cluster.writes - before >= kill_after:
                 break
