@@ -5,6 +5,7 @@ What cannot be understood is a fault of that node; its boards are left alone.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size
 
 _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
+_REMEMBERED: Final = 1 << 8  # models of boards
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -66,7 +68,7 @@ def inventory_model(entry: BoardInventory) -> BoardModel:
     """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
     known = by_product(entry.model)
     largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
-    return BoardModel(
+    model = BoardModel(
         name=entry.model,
         memory_mib=entry.memory_mib,
         nominal_gb=nominal_gb(entry.model, entry.memory_mib),
@@ -75,6 +77,13 @@ def inventory_model(entry: BoardInventory) -> BoardModel:
         profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
         max_clients=known.max_clients if known else 48,
     )
+    return _once(model)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _once(model: BoardModel) -> BoardModel:
+    """Return the one object for equal models, so that thousands of boards share it and comparing them is quick."""
+    return model
 
 
 def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Board]:

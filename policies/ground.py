@@ -110,7 +110,7 @@ class Ground:
             seating = self._seating
             room = seating.room[position]
             short = {name for name, amount in kind.room if amount and room.get(name, 0) < amount}
-            if kind.profiles and not seating.spreads(kind, seating.states[position]):
+            if kind.profiles and not seating.spread(kind, seating.states[position]):
                 short.add(SLICES)
             found = self._lacks[kind, position] = frozenset(short)
         return found

@@ -6,24 +6,30 @@ worked out once (`placement.arrange` moves planned slices about within the board
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from policies import names
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, Profiles, by_start
-from policies.placement import Arrangement, arrange, bin_gb
+from policies.placement import Arrangement, arrange, bin_gb, is_made
 from policies.supply import Plot
 
-Cost = tuple[int, ...]
-"""What a plan costs, the dearest first; the costs of boards add up, and of two plans the lower sum is better.
+Cost = int
+"""What a plan costs; the costs of boards add up, and of two plans the lower sum is better.
 
-(free slices destroyed, slices created, slices waited for on boards being cut, boards that are no longer whole, minus
-the square of the share in use so that the fullest board is filled first, by memory units, then by compute slices,
-boards touched, minus the starts left by plain profile, largest first)
+One number of many parts, each of which weighs more than all that follow it: free slices destroyed, slices created, slices
+waited for on boards being cut, boards that are no longer whole, minus the square of the share in use so that the fullest
+board is filled first, by memory units, then by compute slices, boards touched, minus the starts left by plain profile,
+largest first.
 """
 
-_STARTS = 6  # plain profiles of a seven-slice board; other boards have fewer
-NOTHING: Cost = (0,) * (7 + _STARTS)
+NOTHING: Final[Cost] = 0
 """What it costs to plan nothing."""
+
+_PARTS: Final = 13
+_STARTS: Final = 6  # of them; plain profiles of a seven-slice board; other boards have fewer
+_BITS: Final = 40  # of a part: squares of thousandths, summed over a hundred thousand boards
+_WHOLE: Final = 1000  # thousandths
 
 
 @dataclass(eq=False, slots=True)
@@ -67,15 +73,17 @@ class State:
 
 @dataclass(eq=False, slots=True, frozen=True)
 class Step:
-    """One slice more on a board: the state then, and what it costs."""
+    """One slice more on a board.
+
+    Attributes:
+        state: the board then.
+        cost: what it costs.
+        creates: whether a slice has to be created or destroyed for it.
+    """
 
     state: State
     cost: Cost
-
-    @property
-    def creates(self) -> bool:
-        """Return whether a slice has to be created or destroyed for it."""
-        return self.cost[0] > 0 or self.cost[1] > 0
+    creates: bool
 
 
 class Packing:
@@ -95,8 +103,10 @@ class Packing:
         try:
             return state.steps[profile]
         except KeyError:
-            then = self._state(state.plot, tuple(sorted((*state.demand, profile))))
-            step = None if then is None else Step(then, less(then.cost, state.cost))
+            then = None
+            if _gives(state.plot, profile):  # most boards are of a model that does not make it
+                then = self._state(state.plot, tuple(sorted((*state.demand, profile))))
+            step = None if then is None else Step(then, then.cost - state.cost, _creates(state.layout, then.layout))
             state.steps[profile] = step
             return step
 
@@ -115,14 +125,17 @@ class Packing:
         return self._states[key]
 
 
-def plus(one: Cost, other: Cost) -> Cost:
-    """Return the sum of two costs."""
-    return tuple([a + b for a, b in zip(one, other, strict=True)])
+def destroyed(cost: Cost) -> int:
+    """Return how many free slices a plan of this cost destroys."""
+    below = (_PARTS - 1) * _BITS
+    return (cost + (1 << below - 1)) >> below  # the other parts may be less than nothing
 
 
-def less(one: Cost, other: Cost) -> Cost:
-    """Return the difference of two costs."""
-    return tuple([a - b for a, b in zip(one, other, strict=True)])
+def _gives(plot: Plot, profile: str) -> bool:
+    """Return whether a board has a slice that nobody holds, or may be made to."""
+    return (not plot.rigid and is_made(plot.model, plot.mode, profile)) or any(
+        item.profile == profile for item in plot.open
+    )
 
 
 def _state(plot: Plot, demand: Profiles, number: int) -> State | None:
@@ -141,27 +154,35 @@ def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) 
     held = Counter(plot.fixed) - Counter(plot.open)
     taken = [*(placement.profile for placement in held.elements()), *demand]
     units, compute = _shares(plot.model, plot.mode, taken)
-    created, destroyed = (layout.created, layout.destroyed) if layout else (0, 0)
+    created, gone = _changes(layout)
     starts = (layout.starts if layout else ())[:_STARTS]
-    return (
-        destroyed if created else 0,
-        created,
-        later,
-        int(bool(taken)),
-        -units * units,
-        -compute * compute,
-        int(created > 0),
-        *(-left for left in starts),
-        *(0 for _ in range(_STARTS - len(starts))),
-    )
+    cost = gone
+    for part in (created, later, bool(taken), -units * units, -compute * compute, created > 0):
+        cost = (cost << _BITS) + part
+    for left in starts:
+        cost = (cost << _BITS) - left
+    return cost << _BITS * (_STARTS - len(starts))
+
+
+def _changes(layout: Arrangement | None) -> tuple[int, int]:
+    """Return how many slices a layout creates, and how many it destroys for that."""
+    return (layout.created, layout.destroyed) if layout and layout.created else (0, 0)
+
+
+def _creates(before: Arrangement | None, then: Arrangement | None) -> bool:
+    return any(more > less for less, more in zip(_changes(before), _changes(then), strict=True))
 
 
 def _shares(model: BoardModel, mode: str, taken: list[str]) -> tuple[int, int]:
     """Return the thousandths of a board's memory and compute slices that slices take."""
     if mode == names.MPS:
-        return 1000 * sum(bin_gb(profile) or 0 for profile in taken) // max(model.nominal_gb, 1), 0
+        return _share(sum(bin_gb(profile) or 0 for profile in taken), model.nominal_gb), 0
     profiles = [profile for name in taken if (profile := model.profile(name))]
     return (
-        1000 * sum(profile.memory_units for profile in profiles) // max(model.memory_units, 1),
-        1000 * sum(profile.compute for profile in profiles) // max(model.compute, 1),
+        _share(sum(profile.memory_units for profile in profiles), model.memory_units),
+        _share(sum(profile.compute for profile in profiles), model.compute),
     )
+
+
+def _share(taken: int, whole: int) -> int:
+    return min(_WHOLE, _WHOLE * taken // max(whole, 1))

@@ -66,6 +66,12 @@ def fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> b
     return _fits(model, mode, fixed, tuple(sorted(wanted)))
 
 
+@lru_cache(maxsize=4096)
+def is_made(model: BoardModel, mode: str, profile: str) -> bool:
+    """Return whether an empty board in that mode can hold a slice of a profile."""
+    return _fits(model, mode, (), (profile,))
+
+
 def capacity_for(model: BoardModel, mode: str, fixed: Placements, profile: str) -> int:
     """Return how many slices of one profile a board could have beside the fixed ones, free ones being destroyed."""
     count = 0

@@ -6,8 +6,10 @@ wider ones are narrowed, by nodes that they must avoid, and who cannot be made s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from policies.seating import Nodes, nodes_in
@@ -54,6 +56,7 @@ class Stock:
         room: what is left besides slices, in thousandths.
         ever: all slices by profile when all that is planned has been done: those in use become free when pods end.
         whole: all that a node has besides slices, in thousandths.
+        count: how many slices there are in `ever`.
     """
 
     now: Sequence[Mapping[str, int]]
@@ -61,6 +64,41 @@ class Stock:
     room: Sequence[Mapping[str, int]]
     ever: Sequence[Mapping[str, int]]
     whole: Sequence[Mapping[str, int]]
+    count: list[int] = field(init=False)
+    _holding: dict[tuple[str, int], Nodes] = field(default_factory=dict)
+    _spare: dict[tuple[object, ...], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.count = [sum(slices.values()) for slices in self.ever]
+
+    def fit(self, claim: Claim) -> Nodes:
+        """Return the nodes where a pod would find its slices and room if all others ended."""
+        fit = -1
+        for amounts, needs in ((self.ever, claim.need), (self.whole, claim.room)):
+            for name, amount in needs:
+                if (name, amount) not in self._holding:
+                    bits = ("1" if each.get(name, 0) >= amount else "0" for each in reversed(amounts))
+                    self._holding[name, amount] = int("0" + "".join(bits), 2)
+                fit &= self._holding[name, amount]
+        return fit
+
+    def spare_slices(self, need: tuple[tuple[str, int], ...], *, later: bool) -> list[int]:
+        """Return for each node how many slices others must take at least until it has too few for a pod."""
+        key = (need, later)
+        if key not in self._spare:
+            stock = self.later if later else self.now
+            self._spare[key] = [
+                max(0, min((there.get(name, 0) - amount + 1 for name, amount in need), default=_PLENTY))
+                for there in stock
+            ]
+        return self._spare[key]
+
+    def spare_rooms(self, own: tuple[tuple[str, int], ...], most: Mapping[str, int]) -> list[int]:
+        """Return for each node how many pods must land there at least until its room is too small for one more."""
+        key = (own, *sorted(most.items()))
+        if key not in self._spare:
+            self._spare[key] = [_spare_room(room, own, most) for room in self.room]
+        return self._spare[key]
 
 
 def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
@@ -113,7 +151,6 @@ class _Hall:
     def __init__(self, claims: list[Claim], stock: Stock) -> None:
         self.claims, self._stock = claims, stock
         self._at_first = {claim.key: claim.nodes for claim in claims}
-        self._fits: dict[tuple[object, ...], Nodes] = {}
 
     def endangered(self) -> list[tuple[Claim, set[str]]]:
         """Return the claims whose place others could take, and what they would find too little of at home."""
@@ -151,10 +188,13 @@ class _Hall:
     def _keep_off(self, homes: set[tuple[int, str]]) -> bool:
         """Keep candidates off the homes of others for which they compete; return False if some would avoid too many."""
         enough = True
+        nodes: dict[str, Nodes] = {}
+        for home, what in homes:
+            nodes[what] = nodes.get(what, 0) | 1 << home
         for claim in self.claims:
             if claim.role is Role.CANDIDATE:
-                kinds = {name for name, _ in claim.need} | {_ROOM}
-                off = sum(1 << home for home in {home for home, what in homes if what in kinds} - {claim.home})
+                off = reduce(or_, (nodes.get(name, 0) for name, _ in claim.need), nodes.get(_ROOM, 0))
+                off &= ~(1 << claim.home)
                 few = ((self._at_first[claim.key] & ~claim.nodes) | off).bit_count() <= _MOST_AVOIDED
                 enough = enough and few
                 claim.nodes &= ~off if few else -1
@@ -173,20 +213,10 @@ class _Hall:
         for claim in self.claims:
             key = (claim.role, claim.need, claim.room, claim.nodes)
             if key not in groups:
-                fit = claim.nodes & self._fit(claim)
+                fit = claim.nodes & self._stock.fit(claim)
                 groups[key] = _Group(claim.role, dict(claim.need), claim.room, claim.nodes, fit, [])
             groups[key].claims.append(claim)
         return list(groups.values())
-
-    def _fit(self, claim: Claim) -> Nodes:
-        """Return the nodes where a pod would find its slices and room if all others ended."""
-        key = (claim.need, claim.room)
-        if key not in self._fits:
-            self._fits[key] = 0
-            for site, (ever, whole) in enumerate(zip(self._stock.ever, self._stock.whole, strict=True)):
-                if _has(ever, claim.need) and _has(whole, claim.room):
-                    self._fits[key] |= 1 << site
-        return self._fits[key]
 
     def _stock_of(self, group: _Group) -> Sequence[Mapping[str, int]]:
         return self._stock.later if group.role is Role.LATER else self._stock.now
@@ -198,18 +228,17 @@ class _Hall:
         slices, so many pods. Enough nodes of the first sort make safe, or enough of both, with every pod counted. Who
         may land on a node counts although it has not enough for it now: slices may be added, and do no harm but that.
         """
-        stock = self._stock_of(group)
         rivals = _rivals(group, groups, group.fit)
-        most = _largest_rooms(other for other, _ in rivals)
         bare = sum(count for other, count in rivals if not other.need)  # of the others a node takes one a slice
+        slices = self._stock.spare_slices(group.claims[0].need, later=group.role is Role.LATER)
+        rooms = self._stock.spare_rooms(group.room, _largest_rooms(other for other, _ in rivals))
         roomy = roomy_spare = spare = 0
         for site in nodes_in(group.fit):
-            by_slices = min((stock[site].get(name, 0) - n + 1 for name, n in group.need.items()), default=_PLENTY)
-            by_room = _spare_room(self._stock.room[site], group.room, most)
-            spare += max(min(by_slices, by_room), 0)
-            if by_room > sum(self._stock.ever[site].values()) + bare:
+            by_slices, by_room = slices[site], rooms[site]
+            spare += min(by_slices, by_room)
+            if by_room > self._stock.count[site] + bare:
                 roomy |= 1 << site
-                roomy_spare += max(by_slices, 0)
+                roomy_spare += by_slices
         weights = [(other, count, sum(other.need.get(name, 0) for name in group.need)) for other, count in rivals]
         return (
             sum(count * weight for other, count, weight in weights if other.nodes & roomy) < roomy_spare
@@ -233,7 +262,7 @@ class _Hall:
                 taken[name] = taken.get(name, 0) + count * amount
         by_room = _spare_room(room, group.room, _largest_rooms(other for other, _ in landing))
         # Of those who need slices no more can land than the node has slices.
-        pods = min(sum(count for other, count in landing if other.need), sum(self._stock.ever[claim.home].values()))
+        pods = min(sum(count for other, count in landing if other.need), self._stock.count[claim.home])
         pods += sum(count for other, count in landing if not other.need)
         crowded = pods >= by_room and not _has(room, taken.items())
         return short | {_ROOM} if crowded else short

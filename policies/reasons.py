@@ -54,7 +54,7 @@ def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> 
     }
     if not makers:
         code, why = _nobody_makes(pod, kind, nodes)
-    elif placed := [sites for boards, sites in makers.items() if seating.spreads(kind, list(boards))]:
+    elif placed := [sites for boards, sites in makers.items() if seating.spread(kind, boards)]:
         code, why = names.NODES_FULL, _lacks_room(kind, seating, [site for sites in placed for site in sites])
     else:
         nodes_alike = [

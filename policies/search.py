@@ -5,7 +5,7 @@ Depth first over the pods, the largest first; equal boards count once, and what 
 
 from dataclasses import dataclass
 
-from policies.packing import Cost, plus
+from policies.packing import NOTHING, Cost, destroyed
 from policies.seating import Guest, Nodes, Seat, Seating, nodes_in
 
 GUESTS = 12  # pods
@@ -61,7 +61,7 @@ def search(seating: Seating, guests: list[Guest], budget: Budget, *, first: bool
     # Those that must find slices that exist come first, then the largest: they have the fewest choices.
     order = sorted(range(len(guests)), key=lambda i: (not guests[i].kind.settled, -guests[i].kind.size, i))
     searching = _Search(seating, [guests[i] for i in order], budget, first=first)
-    searching.descend(0, None)
+    searching.descend(0, NOTHING)
     for guest, seat in before:
         seating.put(guest, seat)
     return Found(searching.best_seats, complete=not searching.exhausted)
@@ -81,10 +81,10 @@ class _Search:
         # Nodes that admit the same pods and have the same boards and room are one.
         self._admits = {site: tuple(kind.candidates >> site & 1 for kind in kinds) for site in self._sites}
 
-    def descend(self, index: int, cost: Cost | None) -> None:
+    def descend(self, index: int, cost: Cost) -> None:
         """Seat the pods from this one on."""
         if index == len(self.guests):
-            if cost is not None and (self.best is None or cost < self.best):
+            if self.best is None or cost < self.best:
                 self.best, self.best_seats = cost, [(guest, guest.home) for guest in self.guests]
             return
         if self._repeats(index, cost):
@@ -96,7 +96,7 @@ class _Search:
             if self.exhausted or (self.first and self.best is not None):
                 return
             self.seating.put(guest, seat)
-            self.descend(index + 1, plus(cost, more) if cost else more)
+            self.descend(index + 1, cost + more)
             self.seating.take(guest)
 
     def _options(self, guest: Guest) -> list[tuple[Cost, Seat]]:
@@ -106,7 +106,7 @@ class _Search:
             look = self._look(site)
             if look not in seen:
                 seen.add(look)
-                spreads = self.seating.spreads(guest.kind, self.seating.states[site])
+                spreads = self.seating.spreads(guest.kind, site)
                 options += [(cost, Seat(site, plots)) for cost, plots in spreads]
         return sorted(options)
 
@@ -115,11 +115,9 @@ class _Search:
         states = sorted(state.number for state in self.seating.states[site])
         return self._admits[site], tuple(states), tuple(sorted(self.seating.room[site].items()))
 
-    def _repeats(self, index: int, cost: Cost | None) -> bool:
+    def _repeats(self, index: int, cost: Cost) -> bool:
         """Return whether the same situation was reached as cheaply before, or the best is beaten no more."""
-        if cost is None:
-            return False
-        if self.best is not None and cost[0] > self.best[0]:  # destroyed slices only grow
+        if self.best is not None and destroyed(cost) > destroyed(self.best):  # destroyed slices only grow
             return True
         situation = (index, *sorted(self._look(site) for site in self._sites))
         before = self._seen.get(situation)

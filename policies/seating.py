@@ -4,24 +4,18 @@ Sets of nodes are bits of an integer (bit i is node i), so that "which nodes hav
 pod" is one `&` however many nodes there are.
 """
 
-from bisect import insort
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import length_hint
 from typing import NamedTuple
 
 from policies.geometry import Profiles
-from policies.packing import NOTHING, Cost, Packing, State, Step, plus
+from policies.packing import NOTHING, Cost, Packing, State
+from policies.spreading import Spread, Spreading
 from policies.supply import Supply
 
 Nodes = int
 """A set of nodes as bits."""
-
-_TRIES = 400  # ways to spread the slices of one pod over the boards of one node that are looked at
-_STEPS = 5_000  # and slices put down to find them: slices of several kinds can fail to fit in very many ways
-_ALL_STEPS = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
 
 
 class Seat(NamedTuple):
@@ -85,11 +79,28 @@ class Kept(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Ways:
-    """Ways to spread the slices of a pod over boards, and how many steps may still be taken to find more."""
+class _Ranking:
+    """Nodes by what it costs there to spread some slices.
 
-    found: list[tuple[Cost, tuple[int, ...]]] = field(default_factory=list)
-    steps: int = _STEPS
+    Attributes:
+        order: (cost, node, boards), cheapest first.
+        of: the entry of each node that has one.
+        seen: how many of the changes of nodes it knows.
+        stale: nodes that have changed since their entry was made.
+    """
+
+    stale: Nodes
+    order: list[tuple[Cost, int, tuple[int, ...]]] = field(default_factory=list)
+    of: dict[int, tuple[Cost, int, tuple[int, ...]]] = field(default_factory=dict)
+    seen: int = 0
+
+    def enter(self, site: int, spread: Spread | None) -> None:
+        """Note what it costs on a node now; None if it cannot be had there."""
+        if (before := self.of.pop(site, None)) is not None:
+            del self.order[bisect_left(self.order, before)]
+        if spread is not None:
+            self.of[site] = entry = (spread[0], site, spread[1])
+            insort(self.order, entry)
 
 
 @dataclass(eq=False, slots=True)
@@ -113,11 +124,12 @@ class Seating:
     _kept: dict[int, list["Kept"]] = field(default_factory=dict)
     _members: dict[State, Nodes] = field(default_factory=dict)
     _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
-    _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
-    _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
-    _steps: int = _ALL_STEPS
+    _spreading: Spreading = field(init=False)
+    _spread: dict[tuple[Profiles, bool], _Ranking] = field(default_factory=dict)
+    _changed: list[int] = field(default_factory=list)  # nodes whose boards have come into other states, in turn
 
     def __post_init__(self) -> None:
+        self._spreading = Spreading(self.packing)
         self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
         self.room = [dict(site.room) for site in self.sites]
         self.guests = [{} for _ in self.sites]
@@ -134,18 +146,13 @@ class Seating:
             return self._find_one(kind, kind.profiles[0], nodes)
         if not kind.profiles:
             return next(((NOTHING, Seat(site, ())) for site in self.roomy(kind, kind.candidates & nodes)), None)
-        best: tuple[Cost, Seat] | None = None
-        for site in self.roomy(kind, kind.candidates & nodes):
-            for cost, plots in self.spreads(kind, self.states[site])[:1]:
-                if best is None or cost < best[0]:
-                    best = cost, Seat(site, plots)
-        return best
+        return self._find_several(kind, kind.candidates & nodes)
 
     def find_on(self, kind: Kind, site: int) -> Seat | None:
         """Return the cheapest seat for a pod on one node, or None."""
         for _ in self.roomy(kind, kind.candidates & 1 << site):
-            for _, plots in self.spreads(kind, self.states[site])[:1]:
-                return Seat(site, plots)
+            if spread := self.spread(kind, self.states[site]):
+                return Seat(site, spread[1])
         return None
 
     def put(self, guest: Guest, seat: Seat) -> None:
@@ -215,6 +222,7 @@ class Seating:
         self.room[position] = dict(site.room)
         for state in self.states[position]:
             self._join(state, position)
+        self._changed.append(position)
         for guest, seat in reversed(guests):
             self.put(guest, seat)
         kept = self._kept.pop(position, [])
@@ -233,61 +241,29 @@ class Seating:
             else:
                 kind.crowded |= 1 << site
 
-    def spreads(self, kind: Kind, states: list[State]) -> list[tuple[Cost, tuple[int, ...]]]:
+    def spread(self, kind: Kind, states: Sequence[State]) -> Spread | None:
+        """Return the cheapest way to spread a pod's slices over the boards of a node, or None."""
+        return self._spreading.best(kind.profiles, states, settled=kind.settled)
+
+    def spreads(self, kind: Kind, site: int) -> list[Spread]:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
-        key = (kind.profiles, kind.settled, *states)
-        if key not in self._spreads:
-            # Without steps left for the whole plan, the cheapest choice for one slice after another must do.
-            allowed = max(min(_STEPS, self._steps), 2 * len(kind.profiles))
-            steps = iter(range(allowed))
-            self._spreads[key] = sorted(islice(self._spread(kind, list(states), (), steps), _TRIES))
-            self._steps -= allowed - length_hint(steps)
-        return self._spreads[key]
+        return self._spreading.ways(kind.profiles, self.states[site], settled=kind.settled)
 
-    def _spread(
-        self, kind: Kind, states: list[State], plots: tuple[int, ...], steps: Iterator[int]
-    ) -> Iterator[tuple[Cost, tuple[int, ...]]]:
-        """Yield the ways to give boards to the slices that follow those on `plots`, with what they cost."""
-        if len(plots) == len(kind.profiles):
-            yield NOTHING, plots
-            return
-        profile = kind.profiles[len(plots)]
-        # Equal slices are not swapped: the next goes to the same board or a later one.
-        first = plots[-1] if plots and kind.profiles[len(plots) - 1] == profile else 0
-        if not self._may_fit(kind, states, len(plots), first):
-            return
-        options = [
-            (step.cost, plot, step.state)
-            for plot, state in enumerate(states)
-            if plot >= first and state not in states[first:plot] and (step := self._step(kind, state, profile))
-        ]
-        for (cost, plot, state), _ in zip(sorted(options, key=lambda option: option[:2]), steps, strict=False):
-            before, states[plot] = states[plot], state
-            for more, all_plots in self._spread(kind, states, (*plots, plot), steps):
-                yield plus(cost, more), all_plots
-            states[plot] = before
-
-    def _may_fit(self, kind: Kind, states: list[State], done: int, first: int) -> bool:
-        """Return whether boards could take the slices after the first `done` of each profile, if there were no others.
-
-        Those of the next profile go to the boards from `first` on.
-        """
-        return all(
-            sum(self._most_of(kind, state, profile) for state in states[0 if number else first :]) >= count
-            for number, (profile, count) in enumerate(Counter(kind.profiles[done:]).items())
-        )
-
-    def _most_of(self, kind: Kind, state: State, profile: str) -> int:
-        """Return how many slices of one profile a board can still take."""
-        key = (state, profile, kind.settled)
-        if key not in self._most:
-            step = self._step(kind, state, profile)
-            self._most[key] = 1 + self._most_of(kind, step.state, profile) if step else 0
-        return self._most[key]
-
-    def _step(self, kind: Kind, state: State, profile: str) -> Step | None:
-        step = self.packing.add(state, profile)
-        return None if step is None or (kind.settled and step.creates) else step
+    def _find_several(self, kind: Kind, among: Nodes) -> tuple[Cost, Seat] | None:
+        """Return the cheapest seat for a pod of several slices, going through the nodes from the cheapest on."""
+        key = kind.profiles, kind.settled
+        if (ranking := self._spread.get(key)) is None:
+            ranking = self._spread[key] = _Ranking(stale=(1 << len(self.sites)) - 1)
+        for site in set(self._changed[ranking.seen :]):
+            ranking.stale |= 1 << site
+        ranking.seen = len(self._changed)
+        for site in nodes_in(ranking.stale & among):
+            ranking.enter(site, self.spread(kind, self.states[site]))
+        ranking.stale &= ~among
+        for cost, site, plots in ranking.order:
+            for _ in self.roomy(kind, among & 1 << site):
+                return cost, Seat(site, plots)
+        return None
 
     def _find_one(self, kind: Kind, profile: str, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""
@@ -296,7 +272,7 @@ class Seating:
             if best and cost != best[0]:
                 break
             nodes = self._members.get(state, 0) & kind.candidates & among
-            if not nodes or self._step(kind, state, profile) is None:
+            if not nodes or self._spreading.step(state, profile, settled=kind.settled) is None:
                 continue
             for site in self.roomy(kind, nodes):
                 seat = Seat(site, (self.states[site].index(state),))
@@ -317,6 +293,7 @@ class Seating:
     def _enter(self, site: int, plot: int, state: State) -> None:
         """Bring a board into another state."""
         before, self.states[site][plot] = self.states[site][plot], state
+        self._changed.append(site)
         if before not in self.states[site]:
             self._members[before] &= ~(1 << site)
         self._join(state, site)
