@@ -139,20 +139,24 @@ def _gives(plot: Plot, profile: str) -> bool:
 
 
 def _state(plot: Plot, demand: Profiles, number: int) -> State | None:
-    opened = Counter(placement.profile for placement in plot.open)
-    asked = Counter(demand)
-    wanted = tuple((asked - opened).elements())
-    coming = Counter(placement.profile for placement in plot.coming)
-    later = (asked - (opened - coming)).total() if coming else 0
+    wanted, later = _asked(plot, demand) if plot.open else (demand, 0)
     layout = None if plot.rigid else arrange(plot.model, plot.mode, plot.fixed, wanted, plot.free)
     if layout is None and wanted:
         return None
     return State(plot, demand, wanted, layout, _cost(plot, demand, layout, later), number)
 
 
+def _asked(plot: Plot, demand: Profiles) -> tuple[Profiles, int]:
+    """Return what open slices do not serve, and how many slices are waited for because those that are there do not."""
+    opened = Counter(placement.profile for placement in plot.open)
+    asked = Counter(demand)
+    coming = Counter(placement.profile for placement in plot.coming)
+    return tuple((asked - opened).elements()), (asked - (opened - coming)).total() if coming else 0
+
+
 def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
-    held = Counter(plot.fixed) - Counter(plot.open)
-    taken = [*(placement.profile for placement in held.elements()), *demand]
+    held = (Counter(plot.fixed) - Counter(plot.open)).elements() if plot.open else plot.fixed
+    taken = [*(placement.profile for placement in held), *demand]
     units, compute = _shares(plot.model, plot.mode, taken)
     created, gone = _changes(layout)
     starts = (layout.starts if layout else ())[:_STARTS]

@@ -7,6 +7,8 @@ pod" is one `&` however many nodes there are.
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from policies.geometry import Profiles
@@ -257,8 +259,9 @@ class Seating:
         for site in set(self._changed[ranking.seen :]):
             ranking.stale |= 1 << site
         ranking.seen = len(self._changed)
+        able = reduce(or_, (self._members[state] for _, _, state in self._ranking(kind.profiles[0])), 0)
         for site in nodes_in(ranking.stale & among):
-            ranking.enter(site, self.spread(kind, self.states[site]))
+            ranking.enter(site, self.spread(kind, self.states[site]) if able >> site & 1 else None)
         ranking.stale &= ~among
         for cost, site, plots in ranking.order:
             for _ in self.roomy(kind, among & 1 << site):

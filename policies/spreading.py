@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import length_hint
+from operator import add, length_hint
+from typing import Final
 
 from policies.geometry import Profiles
 from policies.packing import NOTHING, Cost, Packing, State, Step
@@ -16,10 +17,11 @@ from policies.packing import NOTHING, Cost, Packing, State, Step
 Spread = tuple[Cost, tuple[int, ...]]
 """What it costs, and for each slice the board (its position among the node's)."""
 
-_EXACT = 16  # slices that are alike; of more, each in turn goes to the board where it costs least
-_TRIES = 400  # ways to spread slices of several kinds that are looked at
-_STEPS = 5_000  # and slices put down to find them
-_ALL_STEPS = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
+_IMPOSSIBLE: Final[Cost] = 1 << 1000  # more than anything costs
+_EXACT: Final = 16  # slices that are alike; of more, each in turn goes to the board where it costs least
+_TRIES: Final = 400  # ways to spread slices of several kinds that are looked at
+_STEPS: Final = 5_000  # and slices put down to find them
+_ALL_STEPS: Final = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
 
 
 @dataclass(eq=False, slots=True)
@@ -125,29 +127,18 @@ class _Trial:
 
 def _exact(runs: Sequence[Sequence[Cost]], count: int) -> Spread:
     """Return the cheapest way to divide so many equal slices among boards; `runs` say what they cost on each."""
-    rest: list[Cost | None] = [NOTHING, *[None] * count]  # what 0, 1, 2, ... slices cost on the boards from one on
-    tables = [rest]
+    # What 0, 1, 2, ... slices cost on the last boards: first on none of them, then on one more and one more.
+    costs = [[NOTHING, *[_IMPOSSIBLE] * count]]
     for run in reversed(runs):
-        rest = [
-            min(
-                (run[n] + more for n in range(min(left + 1, len(run))) if (more := rest[left - n]) is not None),
-                default=None,
-            )
-            for left in range(count + 1)
-        ]
-        tables.append(rest)
-    cost, plots, left = tables.pop()[count], [], count
-    best = cost
+        rest = costs[-1]
+        costs.append([min(map(add, run, rest[left::-1])) for left in range(count + 1)])
+    best, plots = costs.pop()[count], list[int]()
     for plot, run in enumerate(runs):
-        rest = tables.pop()
-        for n in range(min(left, len(run) - 1), -1, -1):
-            more = rest[left - n]
-            if more is not None and run[n] + more == best:
-                plots += [plot] * n
-                left, best = left - n, more
-                break
-    assert cost is not None  # noqa: S101 - the runs are long enough together
-    return cost, tuple(plots)
+        left, rest = count - len(plots), costs.pop()
+        cost = min(map(add, run, rest[left::-1]))
+        here = next(n for n in range(min(left, len(run) - 1), -1, -1) if run[n] + rest[left - n] == cost)
+        plots += [plot] * here
+    return best, tuple(plots)
 
 
 def _one_by_one(runs: Sequence[Sequence[Cost]], count: int) -> Spread:
