@@ -9,7 +9,7 @@ from policies.geometry import Placements, by_start
 from policies.placement import beside
 from policies.plan import Plan, admits
 from policies.seating import Nodes
-from policies.supply import Plot, slices_of
+from policies.supply import Plot, left_over, slices_of
 from policies.view import NodeView, PodView
 
 
@@ -81,6 +81,29 @@ def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable
     if any(withdrawn & slices_of([pod]).keys() and admits(node, pod.constraints) for pod in promised):
         return None
     return Cut(node=node.name, plan=node.spec_plan)
+
+
+def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[PodView]) -> Layout | None:
+    """Return the order to take away what is left from another mode, so that boards can change theirs; None if it stays.
+
+    It stays as long as a pod holds any of it on that board, or could come to it (pain P06).
+
+    Args:
+        node: the node.
+        bound: the pods that hold something there, shown by the agent or not yet.
+        others: the pods that are released and not bound, or wait.
+    """
+    old = [board for board in node.boards if board.cuttable and left_over(board)]
+    if node.in_flight or not old:
+        return None
+    shown = Counter(item.profile for board in node.boards for item in board.slices if item.used)
+    wanted = (slices_of(bound) - shown) + slices_of(pod for pod in others if admits(node, pod.constraints))
+    basis: dict[int, tuple[Placement, ...]] = {
+        board.index: tuple(sorted((item.placement for item in board.slices), key=by_start))
+        for board in old
+        if not any(item.used or item.profile in wanted for item in board.slices)
+    }
+    return Layout(node=node.name, target=dict.fromkeys(basis, ()), basis=basis, destroys=True) if basis else None
 
 
 def _keep(node: NodeView) -> Layout:

@@ -6,7 +6,7 @@ destroyed. Everything is derived from the view afresh: a settled cluster settles
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import reduce
 from operator import or_
 
@@ -17,7 +17,7 @@ from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
-from policies.orders import destroyed, judge_withdrawn, layouts
+from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Nodes, nodes_in
@@ -95,6 +95,7 @@ class _Settlement:
         ordered = layouts(self.plan, landing)
         judged = [judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) for node in self.seen.nodes]
         ordered += [action for action in judged if isinstance(action, Layout)]
+        ordered += self._clearances({layout.node for layout in ordered})
         later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
         for key in later:
             if self.pods[key].gated:  # who has been given up by the scheduler counts all the same
@@ -117,6 +118,13 @@ class _Settlement:
             waiting=tuple(self._waiting(later, ordered)),
             planned=self._planned(later),
         )
+
+    def _clearances(self, ordered: Collection[str]) -> list[Layout]:
+        """Return the orders to take away what is left from another mode; a node that has an order gets no second one."""
+        others = (*self.seen.promised, *self.queue)
+        nodes = [site.node for site in self.sites if any(plot.rigid for plot in site.plots)]
+        found = (clear_for_mode(node, self.seen.bound[node.name], others) for node in nodes if node.name not in ordered)
+        return [layout for layout in found if layout]
 
     def _claims(self) -> list[Claim]:
         """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""

@@ -158,6 +158,11 @@ def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
     return tuple(sorted([*((name, amount) for name, amount in pod.request.items() if not is_slice(name)), _ONE_POD]))
 
 
+def left_over(board: Board) -> bool:
+    """Return whether a board bears slices of a mode that it is no longer in: given away as they are, nothing beside them."""
+    return any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
+
+
 def size_of(profile: str) -> tuple[int, int]:
     """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
     compute, _, memory = profile.rpartition("g.")
@@ -251,9 +256,7 @@ def _plot(board: Board, in_flight: bool, ordered: Placements | None, protected: 
     """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
     used = [item.placement for item in board.slices if item.used]
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
-    # Slices left from another mode are given away as they are; nothing is made beside them.
-    left = any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
-    rigid = in_flight or not board.cuttable or left or board.mode not in (names.MIG, names.MPS)
+    rigid = in_flight or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
     if rigid:
         target = Counter(used + idle) if ordered is None else Counter(ordered)
         opened = sorted((target - Counter(used)).elements(), key=by_start)

@@ -60,7 +60,7 @@ class Withdraw(msgspec.Struct, frozen=True):
 
 
 class EnableMig(msgspec.Struct, frozen=True):
-    """Switch MIG mode on, which the board can do without a reset."""
+    """Switch MIG mode on, which the board can do without a reset while it has no slices of another mode."""
 
 
 class Recut(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
     layouts = order.of(board.inventory.index) if order else None
     if board.inventory.fault:
         return Refuse(board.inventory.fault) if layouts else KEEP
-    if board.mode == names.MIG and not board.inventory.mig:
+    if board.mode == names.MIG and not (board.inventory.mig or board.slices):
         return EnableMig()
     if order is None or layouts is None:
         return Recut(destroy=board.orphans) if board.orphans else KEEP

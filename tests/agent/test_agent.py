@@ -337,6 +337,21 @@ def test_mig_mode_is_switched_on_where_that_needs_no_reset():
     assert world.condition() == READY
 
 
+def test_mig_mode_is_switched_on_when_the_last_slice_of_mps_has_gone():
+    """P06: the node's label changes while a pod runs; it stays, and nothing is called a failure."""
+    world = World({0: ["10gb", "20gb"]}, product=H100, mode="mps", pods=[("ml/runs", "nvidia.com/gpu-20gb")])
+    world.node["metadata"]["labels"][names.PARTITIONING_LABEL] = "mig"
+    world.run()
+    assert (world.inventory().mig, world.condition()) == (False, READY)
+    assert world.reported() == ["10gb free", "20gb ml/runs"]
+    world.end("ml/runs")
+    world.run()
+    world.order({0: ()})
+    world.finish()
+    assert (world.inventory().mig, world.condition()) == (True, READY)
+    assert (world.reported(), world.allocatable(), world.dealt_with) == ([], {}, True)
+
+
 def test_a_person_is_told_where_mig_mode_needs_a_reset():
     entry = json.loads(World().annotation(names.INVENTORY))
     entry[0] |= {"mig": False}

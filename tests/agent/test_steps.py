@@ -123,6 +123,12 @@ def step(wanted, state):
             id="P14-mps-free-ordinals",
         ),
         pytest.param(None, board(product=H100, mig=False, switch="live"), EnableMig(), id="mig-off-switched-live"),
+        pytest.param(
+            None,
+            board(Slice("10gb"), product=H100, mig=False, switch="live"),
+            KEEP,
+            id="mps-slices-are-left-so-mig-waits",
+        ),
     ],
 )
 def test_the_next_step_follows_from_what_is_there(wanted, state, expected):

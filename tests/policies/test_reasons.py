@@ -1,0 +1,233 @@
+"""Why a pod waits, in one sentence with numbers that is true of the cluster it is said of (pain L01)."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from policies import names
+from policies.annotations import BoardInventory, write_inventory
+from policies.catalogue import by_product
+from policies.governing import view_quota
+from policies.model import ElasticQuota
+from policies.settle import settle
+from tests.builders import A30, A100, make_pod
+from tests.policies.cluster import begin, bound, cluster, gated, node, node_of, released, used, with_node
+
+
+def messages(decision):
+    return {waiting.pod: waiting.message for waiting in decision.waiting}
+
+
+MIG_OFF = write_inventory(
+    BoardInventory(
+        index=index,
+        uuid=f"GPU-{index}",
+        model=A100,
+        memory_mib=40536,
+        profiles=by_product(A100).profiles,
+        mig_capable=True,
+        mig=False,
+        switch="admin",
+    )
+    for index in range(2)
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "running", "waits", "reason"),
+    [
+        pytest.param(
+            [node(placements={"0": [used("1g.5gb", 3), used("1g.5gb", 6)]})],
+            [bound("x/a", "n1", "1g.5gb"), bound("x/b", "n1", "1g.5gb")],
+            gated("ml/w", "3g.20gb"),
+            ("NoSliceFits", "needs 3g.20gb; 1 board has 20 GB free, not contiguous"),
+            id="P18-not-contiguous",
+        ),
+        pytest.param(
+            [node(count=5, placements={str(i): [used("1g.5gb", 3), used("1g.5gb", 6)] for i in range(5)})],
+            [bound("x/a", "n1", "1g.5gb", count=10)],
+            gated("ml/w", "3g.20gb"),
+            ("NoSliceFits", "needs 3g.20gb; 5 boards have 20 GB free, none contiguous"),
+            id="none-contiguous",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("7g.40gb", 0)]})],
+            [bound("x/a", "n1", "7g.40gb")],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; no board has 5 GB free (the freest of 1 has 0 GB)"),
+            id="full",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("1g.5gb+me", 6)]})],
+            [bound("x/a", "n1", "1g.5gb+me")],
+            gated("ml/w", "1g.5gb+me"),
+            ("NoSliceFits", "needs 1g.5gb+me; 1 board has 5 GB free, but already as many 1g.5gb+me as can be"),
+            id="max",
+        ),
+        pytest.param(
+            [node(product=A30, placements={"0": [used("2g.12gb+me", 0)]})],
+            [bound("x/a", "n1", "2g.12gb+me")],
+            gated("ml/w", "1g.6gb+me"),
+            ("NoSliceFits", "needs 1g.6gb+me; 1 board has 6 GB free, but no media engines left"),
+            id="media",
+        ),
+        pytest.param(
+            [node(mode="mps", placements={"0": [used("16gb"), used("16gb")]})],
+            [bound("x/a", "n1", "16gb", count=2)],
+            gated("ml/w", "16gb"),
+            ("NoSliceFits", "needs 16gb; no board has 16 GB free (the freest of 1 has 8 GB)"),
+            id="mps",
+        ),
+        pytest.param(
+            [node("n1", "NVIDIA-A100-SXM4-80GB", mode="mps", placements={"0": [used("1gb")] * 48})],
+            [bound("x/a", "n1", "1gb", count=48)],
+            gated("ml/w", "1gb"),
+            ("NoSliceFits", "needs 1gb; 1 board has 1 GB free, but no MPS client left"),
+            id="clients",
+        ),
+        pytest.param(
+            [node("n1", A30), node("n2", A30)],
+            [],
+            gated("ml/w", "4g.24gb", count=2),
+            ("NoSliceFits", "needs 2 x 4g.24gb on one node; no node has room for more than 1 of them"),
+            id="one-node",
+        ),
+        pytest.param(
+            [node("n1", A30)],
+            [],
+            gated("ml/w", "2g.12gb", "4g.24gb"),
+            ("NoSliceFits", "needs 4g.24gb and 2g.12gb on one node; no node has room for all of them"),
+            id="several-kinds",
+        ),
+        pytest.param(
+            [node(resources={"cpu": "4"})],
+            [released("x/web", cpu="2", node="n1", phase="Running")],
+            gated("ml/w", "1g.5gb", cpu="4"),
+            ("NodesFull", "needs 1g.5gb; 1 node has a place for that, but not cpu (needs 4, at most 2 left)"),
+            id="cpu",
+        ),
+        pytest.param(
+            [node(resources={"cpu": "2"})],
+            [],
+            gated("ml/w", "1g.5gb", cpu="4"),
+            ("NodesFull", "needs 1g.5gb; no node open to the pod is large enough: cpu (needs 4, the largest has 2)"),
+            id="too-large",
+        ),
+        pytest.param(
+            [node(resources={"pods": "1"})],
+            [bound("x/web", "n1")],
+            gated("ml/w", "1g.5gb"),
+            ("NodesFull", "needs 1g.5gb; 1 node has a place for that, but not pods (needs 1, at most 0 left)"),
+            id="pods",
+        ),
+        pytest.param(
+            [node("n1", resources={"cpu": "2"}), node("n2", resources={"memory": "1Gi"})],
+            [],
+            make_pod("ml/w", limits={"nvidia.com/mig-1g.5gb": "1", "cpu": "4", "memory": "2Gi"}, gates=(names.GATE,)),
+            ("NodesFull", "needs 1g.5gb; 2 nodes have a place for that, but not all of cpu, memory, pods"),
+            id="neither-has-all",
+        ),
+        pytest.param(
+            [node(cordoned=True), node("n2", ready=False), node("n3", A30)],
+            [],
+            gated("ml/w", "7g.40gb"),
+            ("NodesAway", "needs 7g.40gb; only nodes that are cordoned or not Ready could give that (2)"),
+            id="away",
+        ),
+        pytest.param(
+            [node("n3", A30)],
+            [],
+            gated("ml/w", "7g.40gb"),
+            ("NoBoardMakesSlice", "needs 7g.40gb; no board makes that (1 node in all)"),
+            id="no-board",
+        ),
+        pytest.param(
+            [node()],
+            [],
+            gated("ml/w", "7g.40gb", nodeSelector={"zone": "b"}),
+            ("NoBoardMakesSlice", "needs 7g.40gb; 1 node could make that, but none is open to the pod: closed are 1 by its "
+             "selector or affinity"),
+            id="no-node",
+        ),
+        pytest.param(
+            [node("n1"), node("n2"), node("n3", taints=({"key": "dedicated", "effect": "NoSchedule"},), labels={"zone": "b"}), node("n4", A30, labels={"zone": "b"})],
+            [],
+            gated("ml/w", "7g.40gb", nodeSelector={"zone": "b"}),
+            ("NoBoardMakesSlice", "needs 7g.40gb; 3 nodes could make that, but none is open to the pod: closed are 2 by its "
+             "selector or affinity and 1 by taints"),
+            id="L01-by-what-nodes-are-closed",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("4g.20gb", 0)]}), node("n2", mode="mps"), node("n3", placements={"0": [used("7g.40gb", 0)]})],
+            [bound("x/a", "n1", "4g.20gb"), bound("x/b", "n3", "7g.40gb")],
+            gated("ml/w", "4g.20gb"),
+            ("NoSliceFits", "needs 4g.20gb; 1 board has 20 GB free, but fewer than 4 compute slices left"),
+            id="L01-one-too-small-one-of-another-mode-one-full",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("1g.5gb+me", 6)]}), node("n2", placements={"0": [used("1g.5gb", start) for start in range(7)]})],
+            [bound("x/a", "n1", "1g.5gb+me"), bound("x/b", "n2", "1g.5gb", count=7)],
+            gated("ml/w", "1g.5gb+me"),
+            ("NoSliceFits", "needs 1g.5gb+me; 2 boards have 5 GB free, but already as many 1g.5gb+me as can be on 1 and no "
+             "compute slice left on 1"),
+            id="boards-lack-different-things",
+        ),
+        pytest.param(
+            [node("n1", mode=None, resources={"nvidia.com/mig-1g.5gb": "1"})],
+            [bound("x/a", "n1", "1g.5gb")],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; 1 node has that from another tool, but not enough of it is free"),
+            id="foreign-slices-in-use",
+        ),
+        pytest.param(
+            [node(count=2, annotations=MIG_OFF)],
+            [],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 2 boards cannot be cut now (MIG mode is off, slices of another "
+             "mode are there, or it has a fault)"),
+            id="cannot-be-cut",
+        ),
+    ],
+)  # fmt: skip
+def test_who_waits_is_told_why_in_one_sentence_with_numbers(nodes, running, waits, reason):
+    """L01, P03, P18."""
+    decision = settle(begin(cluster(nodes, [*running, waits])))
+    assert (decision.ungate, decision.layouts) == ((), ())
+    assert [(waiting.reason, waiting.message) for waiting in decision.waiting] == [reason]
+
+
+def test_that_boards_are_given_to_others_first_is_said():
+    """L01: who looks sees empty boards, so it is said that others stand before the pod."""
+    decision = settle(cluster([node()], [gated("ml/a", "3g.20gb"), gated("ml/b", "3g.20gb"), gated("ml/c", "4g.20gb")]))
+    assert messages(decision)["ml/c"] == (
+        "needs 4g.20gb; when the pods before it are served, no board has 20 GB free (the freest of 1 has 0 GB)"
+    )
+
+
+def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken():
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "7g.40gb", "start": 0}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "2",
+    }
+    view = cluster([node(annotations=order)], [released("ml/a", "7g.40gb"), gated("ml/b", "1g.5gb")])
+    assert messages(settle(view))["ml/b"] == "needs 1g.5gb; none is free, and 1 board has an order to carry out first"
+
+
+def test_a_pod_without_slices_is_told_too_by_what_nodes_are_closed():
+    team = {"metadata": {"name": "q", "namespace": "ml"}, "spec": {"min": {"cpu": "8"}}}
+    view = replace(
+        cluster([node(), node("n2", cordoned=True)], [gated("ml/a", cpu="1", nodeSelector={"zone": "b"})]),
+        quotas=(view_quota(msgspec.convert(team, ElasticQuota)),),
+    )
+    assert messages(settle(view)) == {"ml/a": "no node is open to the pod: closed are 2 by its selector or affinity"}
+
+
+def test_compute_slices_can_be_what_is_missing():
+    view = begin(
+        cluster([node(placements={"0": [used("1g.5gb", 0)]})], [bound("x/a", "n1", "1g.5gb"), gated("ml/w", "3g.20gb")])
+    )
+    one = node_of(view, "n1")
+    (board,) = one.boards
+    short = replace(board, model=replace(board.model, compute=3))
+    decision = settle(with_node(view, replace(one, boards=(short,))))
+    assert messages(decision) == {"ml/w": "needs 3g.20gb; 1 board has 20 GB free, but fewer than 3 compute slices left"}
