@@ -251,3 +251,11 @@ def test_the_plan_is_what_simulate_does_first(files):
     }
     ordered = [event for event in run("simulate")["events"] if event["what"] in {"cut", "withdrawn"}]
     assert planned == {event["object"]: event["why"] for event in reversed(ordered)}
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["why", "team-a/whole"], ["status"]], ids=lambda verb: verb[0])
+def test_why_a_pod_waits_is_said_in_the_same_words_everywhere(cluster, verb):
+    """L01: one sentence with numbers; the reconciler writes it on the pod."""
+    options = cluster(nodes=[NODE], pods=[HOLDS, gated("team-a/whole", "4g.24gb")])
+    said = CliRunner().invoke(main, [*verb, *options]).stdout
+    assert "needs 4g.24gb; no board has 24 GB free (the freest of 1 has 18 GB)" in said
