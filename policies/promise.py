@@ -5,7 +5,8 @@ that its constraints allow. Pods are therefore released together only if nobody 
 wider ones are narrowed, by nodes that they must avoid, and who cannot be made safe waits until others are bound.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import reduce
@@ -44,6 +45,10 @@ class Claim:
     room: tuple[tuple[str, int], ...]
     nodes: Nodes
     home: int
+
+    def competes_for(self, what: str) -> bool:
+        """Return whether it takes some of what is short at a home: slices of a profile, or room."""
+        return what == _ROOM or any(name == what for name, _ in self.need)
 
 
 @dataclass(eq=False, slots=True)
@@ -152,16 +157,14 @@ class _Hall:
         self.claims, self._stock = claims, stock
         self._at_first = {claim.key: claim.nodes for claim in claims}
 
-    def endangered(self) -> list[tuple[Claim, set[str]]]:
-        """Return the claims whose place others could take, and what they would find too little of at home."""
+    def endangered(self) -> Iterator[tuple[Claim, set[str]]]:
+        """Yield the claims whose place others could take, and what they would find too little of at home."""
         groups = self._groups()
-        return [
-            (claim, short)
-            for group in groups
-            if not self._safe_anywhere(group, groups)
-            for claim in group.claims
-            if (short := self._short_at_home(group, claim, groups))
-        ]
+        for group in groups:
+            if not self._safe_anywhere(group, groups):
+                for claim in group.claims:
+                    if short := self._short_at_home(group, claim, groups):
+                        yield claim, short
 
     def keep_apart(self, lost: set[str]) -> bool:
         """Narrow candidates until nobody is in danger, and drop those who cannot be made safe.
@@ -170,11 +173,20 @@ class _Hall:
         """
         kept: set[tuple[int, str]] = set()
         while True:
-            endangered = [(claim, short) for claim, short in self.endangered() if claim.key not in lost]
-            homes = {(c.home, what) for c, short in endangered if c.role is not Role.LATER for what in short} - kept
+            homes: set[tuple[int, str]] = set()
+            soft: set[tuple[int, str]] = set()
+            many: Counter[str] = Counter()
+            for claim, short in self.endangered():
+                places = {(claim.home, what) for what in short if claim.key not in lost} - kept
+                if claim.role is Role.LATER:
+                    soft |= places
+                    continue
+                many.update(what for _, what in places - homes)
+                homes |= places
+                if any(many[what] > _MOST_AVOIDED + 1 and self._compete_for(what) for what in short):
+                    return False
             if not self._keep_off(homes):
                 return False
-            soft = {(c.home, what) for c, short in endangered if c.role is Role.LATER for what in short} - kept
             for home in sorted(soft)[:_MOST_AVOIDED]:
                 self._keep_off({home})
             if not homes | soft:
@@ -184,6 +196,10 @@ class _Hall:
             dropped = {claim for claim in unsafe if claim.role is Role.CANDIDATE} or self._rivals_of(unsafe)
             self.claims = [claim for claim in self.claims if claim not in dropped]
         return True
+
+    def _compete_for(self, what: str) -> bool:
+        """Return whether any candidate needs what is short: then it would have to avoid every such home but its own."""
+        return any(claim.role is Role.CANDIDATE and claim.competes_for(what) for claim in self.claims)
 
     def _keep_off(self, homes: set[tuple[int, str]]) -> bool:
         """Keep candidates off the homes of others for which they compete; return False if some would avoid too many."""
@@ -260,12 +276,13 @@ class _Hall:
         for other, count in landing:
             for name, amount in other.room:
                 taken[name] = taken.get(name, 0) + count * amount
-        by_room = _spare_room(room, group.room, _largest_rooms(other for other, _ in landing))
+        if _has(room, taken.items()):
+            return short
         # Of those who need slices no more can land than the node has slices.
         pods = min(sum(count for other, count in landing if other.need), self._stock.count[claim.home])
         pods += sum(count for other, count in landing if not other.need)
-        crowded = pods >= by_room and not _has(room, taken.items())
-        return short | {_ROOM} if crowded else short
+        by_room = _spare_room(room, group.room, _largest_rooms(other for other, _ in landing))
+        return short | {_ROOM} if pods >= by_room else short
 
 
 def _rivals(group: _Group, groups: list[_Group], nodes: Nodes) -> list[tuple[_Group, int]]:
