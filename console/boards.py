@@ -88,7 +88,9 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     above, below = "|", "|"
     position = 0
     left = Counter(marked)
-    total = board.model.memory_units if board.mode == names.MIG else board.model.nominal_gb
+    # Of what it bears: until they are gone, slices are there of a mode in which a board no longer is.
+    units = any(board.model.profile(item.profile) for item in board.slices) if board.slices else board.mode == names.MIG
+    total = board.model.memory_units if units else board.model.nominal_gb
     for item, start, length in _stretches(board):
         if start > position:
             above += cell(_UNCUT * width, start - position)

@@ -74,8 +74,8 @@ def plan(context: click.Context, files: Sequence[BinaryIO], cluster: bool, kubec
     --kubeconfig is given: then they are added to the cluster, in place of their namesakes. Pods of files that run
     nowhere are taken as newly created. Only the first step is shown; `simulate` plays out what follows.
 
-    Exit status: 0 if everybody has a place or will have one, 1 if somebody has none or something is not understood, 2 if
-    the input cannot be read.
+    Exit status: 0 if everybody has a place or will have one, 1 if somebody has none or something is not understood,
+    2 if the input cannot be read.
 
     \b
     Examples:

@@ -66,3 +66,12 @@ def test_of_equal_mps_slices_as_many_bear_a_mark_as_come_and_none_in_use():
         "       -> |+4gb           |4gb            |4gb            |. . . . . . . .|",
         "          |-              |-              |used           |               |",
     ]
+
+
+def test_slices_left_from_another_mode_are_as_wide_as_they_were():
+    """The label says mig already, the bins of MPS are there still; 24 GB are 64 columns."""
+    placements = {"0": [{"profile": "12gb", "used": True, "pod": "web/a"}]}
+    assert draw([view_node(make_node("gpu-1", A30, placements=placements))]).splitlines() == [
+        "gpu-1  0 mig  |12gb                           |. . . . . . . . . . . . . . . .|",
+        "              |web/a                          |                               |",
+    ]
