@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from policies import names
 from policies.catalogue import MEDIA
 from policies.constraints import Constraints
 from policies.packing import Packing, State
-from policies.placement import bin_gb, capacity_for, resource_of
+from policies.placement import bin_gb, capacity_for, is_made, resource_of
 from policies.plan import Plan, admits
 from policies.quantity import format_milli
-from policies.seating import Kind, Seating, nodes_in
+from policies.seating import Kind, Nodes, Seating, nodes_in
 from policies.supply import Plot, Room, size_of
 from policies.view import NodeView, PodView
 
@@ -34,40 +36,91 @@ def needs(kind: Kind) -> str:
     return f"needs {slices(kind.profiles)}; " if kind.profiles else ""
 
 
-def refused(plan: Plan, pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
-    """Return why no place was found for a pod, when all that the plan admits have theirs.
+class Refusals:
+    """Tells why no place was found for pods, when all that a plan admits have theirs.
 
-    Args:
-        plan: the plan that refused it.
-        pod: the pod.
-        kind: its kind.
-        nodes: every node, those that are away included.
+    What boards have in common is looked at once for all of them, so a crowd that waits costs little more than one pod.
     """
-    seating = plan.seating
-    alike: dict[tuple[State, ...], list[int]] = {}  # nodes by their boards: a large cluster has few different ones
-    for site in nodes_in(kind.candidates):
-        alike.setdefault(tuple(seating.states[site]), []).append(site)
-    makers = {
-        boards: sites
-        for boards, sites in alike.items()
-        if all(any(_makes(board.plot, profile) for board in boards) for profile in kind.profiles)
-    }
-    if not makers:
-        code, why = _nobody_makes(pod, kind, nodes)
-    elif placed := [sites for boards, sites in makers.items() if seating.spread(kind, boards)]:
-        code, why = names.NODES_FULL, _lacks_room(kind, seating, [site for sites in placed for site in sites])
-    else:
-        nodes_alike = [
-            ([board for board in boards if any(_makes(board.plot, name) for name in kind.profiles)], sites)
-            for boards, sites in makers.items()
-        ]
-        code, why = names.NO_ROOM, _lacks_slices(kind, nodes_alike, seating)
-    return code, f"{needs(kind)}{why}"
+
+    def __init__(self, plan: Plan, nodes: Sequence[NodeView]) -> None:
+        """Begin with a plan that changes no more, and every node, those that are away included."""
+        self._seating, self._nodes = plan.seating, nodes
+        self._in_flight = sum(1 << place for place, site in enumerate(plan.seating.sites) if site.node.in_flight)
+        self._having = _having(plan.seating)
+        self._making: dict[str, list[State]] = {}
+        self._boards: dict[State, _Board] = {}
+
+    def why(self, pod: PodView, kind: Kind) -> Reason:
+        """Return why no place was found for a pod of a kind."""
+        makers = able = kind.candidates
+        for profile in dict.fromkeys(kind.profiles):
+            making = self._makers(profile)
+            makers &= self._nodes_of(making)
+            able &= self._nodes_of(state for state in making if self._seating.packing.add(state, profile))
+        states = self._seating.states
+        if not makers:
+            code, why = _nobody_makes(pod, kind, self._nodes)
+        elif placed := [site for site in nodes_in(able) if self._seating.spread(kind, states[site])]:
+            code, why = names.NODES_FULL, _lacks_room(kind, self._seating, placed)
+        else:
+            code, why = names.NO_ROOM, self._lacks_slices(kind, makers, able)
+        return code, f"{needs(kind)}{why}"
+
+    def _makers(self, profile: str) -> list[State]:
+        """Return the states of boards that ever make a slice, or have one."""
+        if profile not in self._making:
+            self._making[profile] = [state for state in self._having if _makes(state.plot, profile)]
+        return self._making[profile]
+
+    def _nodes_of(self, states: Iterable[State]) -> Nodes:
+        """Return the nodes that have a board in one of some states."""
+        return reduce(or_, (self._having[state][0] for state in states), 0)
+
+    def _count(self, state: State, nodes: Nodes) -> int:
+        """Return how many boards in a state some nodes have."""
+        return sum((having & nodes).bit_count() for having in self._having[state])
+
+    def _lacks_slices(self, kind: Kind, makers: Nodes, able: Nodes) -> str:
+        """Return what is missing on the boards that make the slices; some nodes are able to take at least one of each."""
+        making = dict.fromkeys(state for profile in dict.fromkeys(kind.profiles) for state in self._makers(profile))
+        counts = {state: count for state in making if (count := self._count(state, makers))}
+        cuttable = {state: count for state, count in counts.items() if not state.plot.rigid}
+        if not cuttable:
+            busy = sum(self._count(state, makers & self._in_flight) for state in counts)
+            return _cannot_be_cut(kind, busy, sum(counts.values()) - busy)
+        earlier = "when the pods before it are served, " if any(state.wanted for state in cuttable) else ""
+        if len(set(kind.profiles)) > 1:
+            return f"{earlier}no node has room for all of them"
+        profile = kind.profiles[0]
+        if len(kind.profiles) == 1:
+            return earlier + _lacks_one(profile, {self._board(state): count for state, count in cuttable.items()})
+        states, packing = self._seating.states, self._seating.packing
+        most = max(
+            (sum(_more(state, profile, packing) for state in states[site]) for site in nodes_in(able)), default=0
+        )
+        return f"{earlier}no node has room for more than {most} of them"
+
+    def _board(self, state: State) -> "_Board":
+        if state not in self._boards:
+            self._boards[state] = _Board(state)
+        return self._boards[state]
+
+
+def _having(seating: Seating) -> dict[State, list[Nodes]]:
+    """Return for each state of boards the nodes that have one such board, those that have a second, and so on."""
+    having: dict[State, list[Nodes]] = {}
+    for site, states in enumerate(seating.states):
+        for state, count in Counter(states).items():
+            nodes = having.setdefault(state, [])
+            nodes += [0] * (count - len(nodes))
+            for place in range(count):
+                nodes[place] |= 1 << site
+    return having
 
 
 def _makes(plot: Plot, profile: str) -> bool:
     """Return whether a board ever makes a slice, or has one."""
-    return any(item.profile == profile for item in plot.fixed) or capacity_for(plot.model, plot.mode, (), profile) > 0
+    return is_made(plot.model, plot.mode, profile) or any(item.profile == profile for item in plot.fixed)
 
 
 def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
@@ -123,32 +176,8 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     return f"{_have(len(rooms), 'node')} {place} {without}"
 
 
-def _lacks_slices(kind: Kind, nodes: list[tuple[list[State], list[int]]], seating: Seating) -> str:
-    """Return what is missing on the boards that make the slices: those of a node, and the nodes that have the like."""
-    cuttable: Counter[State] = Counter()
-    for states, sites in nodes:
-        for state in states:
-            if not state.plot.rigid:
-                cuttable[state] += len(sites)
-    if not cuttable:
-        return _cannot_be_cut(kind, nodes, seating)
-    earlier = "when the pods before it are served, " if any(state.wanted for state in cuttable) else ""
-    if len(set(kind.profiles)) > 1:
-        return f"{earlier}no node has room for all of them"
-    profile = kind.profiles[0]
-    if len(kind.profiles) == 1:
-        return earlier + _lacks_one(profile, {_Board(state): count for state, count in cuttable.items()})
-    most = max(sum(_more(state, profile, seating.packing) for state in states) for states, _ in nodes)
-    return f"{earlier}no node has room for more than {most} of them"
-
-
-def _cannot_be_cut(kind: Kind, nodes: list[tuple[list[State], list[int]]], seating: Seating) -> str:
+def _cannot_be_cut(kind: Kind, busy: int, stuck: int) -> str:
     """Return why none of the boards that make the slices can be cut now; what is free on them does not suffice."""
-    busy, stuck = 0, 0
-    for states, sites in nodes:
-        under_way = sum(seating.sites[site].node.in_flight for site in sites)
-        busy += len(states) * under_way
-        stuck += len(states) * (len(sites) - under_way)
     free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
     causes = []
     if busy:

@@ -35,6 +35,7 @@ class Waits:
     ordered: Collection[str]
     _places: dict[str, int] = field(default_factory=dict)
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
+    _refusals: reasons.Refusals | None = None
 
     def tell(self) -> Iterator[Waiting]:
         """Yield why pods wait, in the order of the queue."""
@@ -60,8 +61,9 @@ class Waits:
 
     def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
         if kind not in self._told:
-            kept = self._kept_from(pod, kind)
-            self._told[kind] = kept or reasons.refused(self.plan, pod, kind, self.nodes)
+            if self._refusals is None:
+                self._refusals = reasons.Refusals(self.plan, self.nodes)
+            self._told[kind] = self._kept_from(pod, kind) or self._refusals.why(pod, kind)
         return self._told[kind]
 
     def _kept_from(self, pod: PodView, kind: Kind) -> reasons.Reason | None:
