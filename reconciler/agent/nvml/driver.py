@@ -1,0 +1,260 @@
+"""`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import pynvml
+import structlog
+
+from policies.annotations import BoardInventory
+from reconciler.agent.bins import Bins
+from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
+from reconciler.agent.nvml import instances
+from reconciler.agent.nvml.discovery import Board, describe, mig_mode
+from reconciler.agent.nvml.errors import asking, driver_error
+from reconciler.agent.nvml.xids import XidWatch
+from reconciler.agent.rules import rejection
+
+_NO_BINS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
+
+_log: Final = structlog.get_logger()
+
+
+class NvmlDriver:
+    """The boards of this node. One thread at a time cuts them; `device_uuid` and `watch` are for any thread.
+
+    Args:
+        bins: where MPS slices are kept; None where there is no control daemon that could serve them.
+    """
+
+    def __init__(self, bins: Bins | None = None) -> None:
+        self._bins = bins
+        self._opening = threading.Lock()
+        self._boards: dict[str, Board] | None = None  # by UUID; None until NVML is open
+        self._unknown: dict[int, str] = {}  # index -> why nothing is known of the board
+        self._xids: XidWatch | None = None
+        self._stricken: dict[str, str] = {}  # UUID -> the XID that it has had, for as long as NVML is open
+        self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
+
+    def boards(self) -> tuple[BoardInventory, ...]:
+        """Return the boards, by index. Raises DriverError without library, driver or boards."""
+        known = self._open()
+        if not known and not self._unknown:
+            self.close()  # boards may come with a driver that is loaded later
+            raise NotSupported("the driver knows no GPU on this node")
+        self._take_xids()
+        found = [self._now(board) for board in known.values()]
+        # Of a board that has not answered yet nothing is known but that it is there.
+        found += [
+            BoardInventory(index=index, uuid=_nameless(index), model="unknown", memory_mib=1, fault=why)
+            for index, why in self._unknown.items()
+        ]
+        return tuple(sorted(found, key=lambda board: board.index))
+
+    def slices(self, board: str) -> tuple[Slice, ...]:
+        """Return the complete slices of a board; of a lost one those that it had, which pods hold. Raises DriverError."""
+        found = self._of(board)
+        try:
+            if self._mig(found):
+                present = tuple(instance.item for instance in self._instances(found) if instance.whole)
+            else:
+                present = self._bins.of(board) if self._bins else ()
+        except GpuIsLost:
+            if board not in self._seen:
+                raise
+            return self._seen[board]
+        self._seen[board] = present
+        return present
+
+    def orphans(self, board: str) -> tuple[Slice, ...]:
+        """Return GPU instances without a compute instance; one that is divided among several is not ours to remove."""
+        found = self._of(board)
+        try:
+            present = self._instances(found) if self._mig(found) else ()
+        except GpuIsLost:
+            return ()
+        return tuple(instance.item for instance in present if not instance.parts)
+
+    def create(self, board: str, item: Slice) -> None:
+        """Make a slice at its placement, or nothing. Raises DriverError."""
+        found = self._of(board)
+        mig = self._mig(found)
+        if mig is not (item.start is not None):
+            raise NotSupported(f"MIG mode of GPU {found.inventory.index} is {'on' if mig else 'off'}")
+        if item.start is None:
+            self._create_bin(found, item)
+            return
+        profile = found.model.profile(item.profile)
+        if profile is None:
+            raise InvalidArgument(f"{found.model.name} has no profile {item.profile}")
+        present = self._instances(found)
+        if any(instance.item == item for instance in present):
+            raise InvalidArgument(f"{item} exists already")
+        try:
+            instances.create(found, profile, item.start)
+        except DriverError as error:
+            # NVML says only that it cannot be. Instances that are no slices are in no report, but take room.
+            if why := rejection(found.model, instances.placements(present), item.placement):
+                error.args = (f"{error}: {why}",)
+            raise
+
+    def destroy(self, board: str, item: Slice) -> None:
+        """Remove a slice or an orphan. Raises DriverError; InUse names the processes."""
+        found = self._of(board)
+        if item.start is None:
+            self._destroy_bin(board, item)
+            return
+        present = self._instances(found) if self._mig(found) else ()
+        instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
+        if instance is None:
+            raise InvalidArgument(f"there is no {item}")
+        try:
+            instances.destroy(instance)
+        except InUse as error:
+            error.args = (f"{error}{instances.holders(found, instance.number)}",)
+            raise
+
+    def enable_mig(self, board: str) -> None:
+        """Switch MIG mode on where that needs no reset. Raises NotSupported where it does, InUse where something runs."""
+        found = self._of(board)
+        if found.inventory.switch != "live":
+            raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
+        what = f"switch MIG mode of GPU {found.inventory.index} on"
+        if self._bins and self._bins.of(board):
+            raise InUse(f"{what}: it has MPS slices")
+        with asking(what):
+            status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
+        if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
+            error = driver_error(what, pynvml.NVMLError(status))
+            error.args = (f"{error}{instances.holders(found)}",)
+            raise error
+
+    def device_uuid(self, board: str, item: Slice) -> str:
+        """Return the UUID by which a container gets a slice: the MIG device's, of MPS the board's. Raises DriverError."""
+        found = self._of(board)
+        if item.start is None:
+            return board
+        for instance in self._instances(found) if self._mig(found) else ():
+            if instance.item == item and instance.whole:
+                with asking(f"name the device of {item}"):
+                    uuid = instances.device_uuid(found, instance.number)
+                if uuid:
+                    return uuid
+        raise InvalidArgument(f"there is no {item}")
+
+    def watch(self) -> XidWatch:
+        """Return a watch of all boards, for a thread that waits for events. Raises DriverError."""
+        return XidWatch({uuid: board.handle for uuid, board in self._open().items()})
+
+    def close(self) -> None:
+        """Let go of NVML; the next call opens it again."""
+        with self._opening:
+            if self._boards is not None:
+                _quietly(self._xids.close if self._xids else None)
+                _quietly(pynvml.nvmlShutdown)
+            self._boards, self._xids = None, None
+            self._unknown.clear()
+            self._stricken.clear()
+
+    # NVML -------------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> dict[str, Board]:
+        """Return the boards that are known, after opening NVML if it is not; boards that failed then are asked again."""
+        with self._opening:
+            if self._boards is None:
+                with asking("open NVML"):
+                    pynvml.nvmlInit()
+                try:
+                    with asking("count the GPUs"):
+                        count = pynvml.nvmlDeviceGetCount()
+                except DriverError:
+                    _quietly(pynvml.nvmlShutdown)
+                    raise
+                self._boards, self._unknown = {}, dict.fromkeys(range(count), "")
+            if self._unknown:
+                self._ask_unknown(self._boards)
+            return self._boards
+
+    def _ask_unknown(self, known: dict[str, Board]) -> None:
+        for index in tuple(self._unknown):
+            try:
+                with asking(f"describe GPU {index}"):
+                    board = describe(index)
+            except DriverError as error:
+                self._unknown[index] = str(error)
+            else:
+                del self._unknown[index]
+                known[board.uuid] = board
+                _quietly(self._xids.close if self._xids else None)
+                self._xids = None
+
+    def _now(self, board: Board) -> BoardInventory:
+        """Return a board with what may have changed since it was described."""
+        fault = self._stricken.get(board.uuid)
+        mig = False
+        try:
+            mig = self._mig(board)
+        except DriverError as error:
+            fault = str(error)
+        return msgspec.structs.replace(board.inventory, mig=mig, fault=fault)
+
+    def _take_xids(self) -> None:
+        """Note which boards have failed. Without events boards serve all the same; a lost one is seen when it is asked."""
+        try:
+            if self._xids is None:
+                self._xids = self.watch()
+            for uuid, xid in self._xids.take():
+                self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
+                _log.error("board_stricken", board=uuid, xid=xid)
+        except DriverError as error:
+            _log.warning("no_xid_events", error=str(error))
+
+    def _of(self, board: str) -> Board:
+        found = self._open().get(board)
+        if found is None:
+            for index, why in self._unknown.items():
+                if board == _nameless(index):
+                    raise GpuIsLost(why)
+            raise InvalidArgument(f"there is no board {board}")
+        return found
+
+    def _mig(self, board: Board) -> bool:
+        with asking(f"ask for the MIG mode of GPU {board.inventory.index}"):
+            return bool(mig_mode(board.handle))
+
+    def _instances(self, board: Board) -> tuple[instances.Instance, ...]:
+        with asking(f"list the instances of GPU {board.inventory.index}"):
+            return instances.instances(board)
+
+    # MPS --------------------------------------------------------------------------------------------------------------
+
+    def _create_bin(self, board: Board, item: Slice) -> None:
+        if self._bins is None:
+            raise NotSupported(_NO_BINS)
+        present = self._bins.of(board.uuid)
+        if item in present:
+            raise InvalidArgument(f"{item} exists already")
+        if error := rejection(board.model, [one.placement for one in present], item.placement):
+            raise error
+        self._bins.add(board.uuid, item)
+
+    def _destroy_bin(self, board: str, item: Slice) -> None:
+        if self._bins is None or item not in self._bins.of(board):
+            raise InvalidArgument(f"there is no {item}")
+        self._bins.remove(board, item)
+
+
+def _nameless(index: int) -> str:
+    """Return what stands for the UUID of a board that has never told it."""
+    return f"GPU-{index}-without-answer"
+
+
+def _quietly(close: Callable[[], object] | None) -> None:
+    """Let go of something that may be gone already: what we wanted to be rid of must not keep us."""
+    try:
+        if close:
+            close()
+    except (DriverError, pynvml.NVMLError) as error:
+        _log.debug("not_closed", error=str(error))

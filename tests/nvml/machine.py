@@ -1,0 +1,157 @@
+"""A machine with boards: the directory from which the mock NVML reads what there is and what goes wrong, and where its state is.
+
+Tables are written from what is published (tests/policies/facts.py), not from ours.
+"""
+
+import ctypes
+import os
+import uuid
+
+import pynvml
+
+from tests.nvml.library import library
+from tests.policies.facts import BOARDS, COMPUTE, TABLES, UNITS, name_of
+
+AMPERE, HOPPER, BLACKWELL, TURING = 7, 9, 10, 6
+
+# product: (NVML's name, architecture, MiB that the driver reports, processors of 1g, 1g double, 2g, 3g, 4g, all)
+HARDWARE = {
+    "NVIDIA-A30": ("NVIDIA A30", AMPERE, 24576, (14, 14, 28, 42, 56, 56)),
+    "NVIDIA-A100-SXM4-40GB": ("NVIDIA A100-SXM4-40GB", AMPERE, 40960, (14, 14, 28, 42, 56, 98)),
+    "NVIDIA-A100-SXM4-80GB": ("NVIDIA A100-SXM4-80GB", AMPERE, 81920, (14, 14, 28, 42, 56, 98)),
+    "NVIDIA-H100-80GB-HBM3": ("NVIDIA H100 80GB HBM3", HOPPER, 81559, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-H100-NVL": ("NVIDIA H100 NVL", HOPPER, 95830, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-H200": ("NVIDIA H200", HOPPER, 143771, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-B200": ("NVIDIA B200", BLACKWELL, 183359, (18, 30, 36, 70, 72, 148)),
+    "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition": (
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition", BLACKWELL, 97887, (46, 46, 94, 188, 188, 188),
+    ),
+    "Tesla-T4": ("Tesla T4", TURING, 15360, ()),
+}  # fmt: skip
+ENUMS = {
+    "1g": 0, "2g": 1, "3g": 2, "4g": 3, "7g": 4, "1g+me": 7, "2g+me": 8, "1gD": 9, "1g+gfx": 10, "2g+gfx": 11, "4g+gfx": 12,
+    "1g-me": 13, "2g-me": 14, "1g+me.all": 15, "2g+me.all": 16,
+}  # fmt: skip
+IN_USE, INSUFFICIENT_RESOURCES, NO_PERMISSION, NOT_SUPPORTED, LOST, UNKNOWN = 19, 23, 4, 3, 15, 999
+
+
+class Machine:
+    """Boards of these products, with MIG mode on where `mig` says so; `named`: whether the driver names its profiles.
+
+    The mock serves the machine whose `environment` its process has: `enter` makes that this process.
+    """
+
+    def __init__(self, directory, *products, mig=True, named=True, uuids=(), driver="570.133.20"):
+        self.directory = directory
+        self.uuids = list(uuids) or [f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{n}')}" for n in range(len(products))]
+        self._control = []
+        lines = [f"driver {driver}"]
+        for board, product in zip(self.uuids, products, strict=True):
+            lines += list(_board(board, product, mig, named))
+        (directory / "boards").write_text("\n".join(lines) + "\n")
+        (directory / "xids").write_text("")
+
+    @property
+    def environment(self):
+        return {"MOCK_NVML": str(self.directory)}
+
+    def enter(self, monkeypatch):
+        """Let this process's NVML be this machine's; by its name the loader finds what is loaded already."""
+        monkeypatch.setenv("MOCK_NVML", str(self.directory))
+        self._library = ctypes.CDLL(str(library()))
+        return self
+
+    def leave(self):
+        """Close NVML, however often it was opened, so that another machine can be entered."""
+        while self._library.nvmlShutdown() == 0:
+            pass
+
+    # What goes wrong.
+
+    def fail(self, function, code, board="*"):
+        self._add(f"fail {function} {code} {board}")
+
+    def lose(self, board):
+        self._add(f"lost {board}")
+
+    def forbid(self):
+        self._add("unprivileged")
+
+    def hold(self, board, instance, pid, mib=512):
+        """Let a process hold a GPU instance, by its number; -1: the board."""
+        self._add(f"process {board} {instance} {pid} {mib}")
+
+    def die(self, function):
+        self._add(f"die {function}")
+
+    def mend(self):
+        """Let nothing go wrong any more."""
+        self._control.clear()
+        self._write()
+
+    def xid(self, board, number):
+        with (self.directory / "xids").open("a") as file:
+            file.write(f"{board} {number}\n")
+
+    def reboot(self):
+        """Lose all instances; keep MIG mode, with what was pending."""
+        self._library.mock_reboot()
+
+    # What can be seen.
+
+    def record(self):
+        """Note from now on which functions are called."""
+        (self.directory / "calls").write_text("")
+
+    def calls(self):
+        return (self.directory / "calls").read_text().split()
+
+    def numbers(self, board):
+        """Return (profile's id, start) -> number of the GPU instances of a board, by NVML itself."""
+        with _open():
+            handle = pynvml.nvmlDeviceGetHandleByUUID(board)
+            return {
+                (info.profileId, info.placement.start): info.id
+                for info in map(pynvml.nvmlGpuInstanceGetInfo, _instances(handle))
+            }
+
+    def _add(self, line):
+        self._control.append(line)
+        self._write()
+
+    def _write(self):
+        # By renaming, so that a call in another process never reads half of it.
+        (self.directory / "control.new").write_text("".join(f"{line}\n" for line in self._control))
+        os.replace(self.directory / "control.new", self.directory / "control")
+
+
+class _open:  # noqa: N801
+    def __enter__(self):
+        pynvml.nvmlInit()
+
+    def __exit__(self, *_):
+        pynvml.nvmlShutdown()
+
+
+def _instances(handle):
+    for number in range(16):
+        try:
+            yield pynvml.nvmlDeviceGetGpuInstanceById(handle, number)
+        except pynvml.NVMLError_NotFound:
+            continue
+
+
+def _board(board, product, mig, named):
+    name, architecture, total, processors = HARDWARE[product]
+    table, _, gib = BOARDS.get(product, (None, None, None))
+    compute = COMPUTE[table] if table else 0
+    live = "live" if architecture >= HOPPER else "admin"
+    yield f"board {board} {total} 600 {compute} {architecture} {live} {int(mig and compute > 0)} {name}"
+    for kind, (slices, units, starts, most, identifier) in (TABLES[table] if table else {}).items():
+        # Printed GiB are eighths and sixteenths, rounded to two decimals.
+        mib = round(float(gib[units]) * 16) * 64 if units in gib else total * units // UNITS[table]
+        media = 3 if kind.endswith("+me.all") else 2 if kind.endswith("+me") else 0 if kind.endswith("-me") else 1
+        sm = processors[5 if slices == compute else (0, 2, 3, 4)[slices - 1] if kind != "1gD" else 1]
+        at = ",".join(map(str, starts))
+        called = name_of(product, kind) if named else "-"
+        yield f"profile {ENUMS[kind]} {identifier} {slices} {units} {most} {mib} {sm} {media} {at} {called}"
