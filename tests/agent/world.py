@@ -11,9 +11,10 @@ from policies.view import view_pod
 from reconciler.agent.agent import LOOK_AGAIN_S, NodeAgent
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import read_node
-from reconciler.agent.simulated.driver import DESTROY_BIN, DESTROY_COMPUTE_INSTANCE, LIST, SimulatedDriver
+from reconciler.agent.simulated.driver import DESTROY_BIN, DESTROY_COMPUTE_INSTANCE, LIST
 from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
+from tests.agent.hardware import SimulatedHardware
 from tests.builders import make_pod, raw_node
 
 
@@ -28,6 +29,8 @@ def layout(*items):
 
 class World:
     """One node; `slices` are the layouts that its boards have from the start, by index."""
+
+    hardware = SimulatedHardware
 
     def __init__(self, slices=None, *, pods=(), delay_s=0.0, forgetful=False, **node):
         self.node = raw_node(**node)
@@ -44,13 +47,7 @@ class World:
         self.uuids = [board.uuid for board in memory.boards]
         present = {self.uuids[index]: tuple(_numbered(layout(*items))) for index, items in (slices or {}).items()}
         self._kubelet = self._new_kubelet({}, {})
-        self.driver = SimulatedDriver(
-            memory.boards,
-            present=present,
-            unavailable=memory.fault,
-            in_use=self._holds,
-            interrupt=self._interrupt,
-        )
+        self._hardware = self.hardware(self, memory, present)
         self.restart()
         self.run()
         for key, resource in pods:
@@ -85,6 +82,7 @@ class World:
         """Start the agent's process anew; a forgetful kubelet drops the devices of a plugin that is gone."""
         if self.forgetful:
             self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
+        self.driver = self._hardware.driver()
         self.agent = NodeAgent(self.driver, _Counted(self))
 
     def act(self):
@@ -175,7 +173,7 @@ class World:
         if self.calls in self.kills:
             raise Killed
 
-    def _interrupt(self, operation, board, item):
+    def interrupt(self, operation, board, item):
         if operation != LIST:
             self.boundary()
         if operation in (DESTROY_COMPUTE_INSTANCE, DESTROY_BIN):
@@ -184,7 +182,7 @@ class World:
         if fault:
             raise fault
 
-    def _holds(self, device):
+    def holds(self, device):
         return self._kubelet.holds(device)
 
     def _assert_allowed(self, board, item):

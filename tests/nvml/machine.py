@@ -36,18 +36,26 @@ IN_USE, INSUFFICIENT_RESOURCES, NO_PERMISSION, NOT_SUPPORTED, LOST, UNKNOWN = 19
 
 
 class Machine:
-    """Boards of these products, with MIG mode on where `mig` says so; `named`: whether the driver names its profiles.
+    """Boards of these products.
 
-    The mock serves the machine whose `environment` its process has: `enter` makes that this process.
+    The mock serves the machine whose `environment` its process has; `enter` makes that this process, for one at a time.
+
+    Args:
+        directory: an empty one of its own.
+        products: of the boards, by index.
+        mig: whether MIG mode is on, for all or for each of them.
+        named: whether the driver names its profiles, as those since 510 do.
+        uuids: of the boards.
     """
 
     def __init__(self, directory, *products, mig=True, named=True, uuids=(), driver="570.133.20"):
         self.directory = directory
         self.uuids = list(uuids) or [f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{n}')}" for n in range(len(products))]
+        modes = [mig] * len(products) if isinstance(mig, bool) else mig
         self._control = []
         lines = [f"driver {driver}"]
-        for board, product in zip(self.uuids, products, strict=True):
-            lines += list(_board(board, product, mig, named))
+        for board, product, on in zip(self.uuids, products, modes, strict=True):
+            lines += list(_board(board, product, on, named))
         (directory / "boards").write_text("\n".join(lines) + "\n")
         (directory / "xids").write_text("")
 
@@ -55,9 +63,9 @@ class Machine:
     def environment(self):
         return {"MOCK_NVML": str(self.directory)}
 
-    def enter(self, monkeypatch):
+    def enter(self):
         """Let this process's NVML be this machine's; by its name the loader finds what is loaded already."""
-        monkeypatch.setenv("MOCK_NVML", str(self.directory))
+        os.environ |= self.environment
         self._library = ctypes.CDLL(str(library()))
         return self
 
@@ -65,6 +73,7 @@ class Machine:
         """Close NVML, however often it was opened, so that another machine can be entered."""
         while self._library.nvmlShutdown() == 0:
             pass
+        os.environ.pop("MOCK_NVML", None)
 
     # What goes wrong.
 
@@ -108,12 +117,11 @@ class Machine:
 
     def numbers(self, board):
         """Return (profile's id, start) -> number of the GPU instances of a board, by NVML itself."""
-        with _open():
-            handle = pynvml.nvmlDeviceGetHandleByUUID(board)
-            return {
-                (info.profileId, info.placement.start): info.id
-                for info in map(pynvml.nvmlGpuInstanceGetInfo, _instances(handle))
-            }
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(board)
+        found = [pynvml.nvmlGpuInstanceGetInfo(instance) for instance in _instances(handle)]
+        pynvml.nvmlShutdown()
+        return {(info.profileId, info.placement.start): info.id for info in found}
 
     def _add(self, line):
         self._control.append(line)
@@ -121,16 +129,9 @@ class Machine:
 
     def _write(self):
         # By renaming, so that a call in another process never reads half of it.
-        (self.directory / "control.new").write_text("".join(f"{line}\n" for line in self._control))
-        os.replace(self.directory / "control.new", self.directory / "control")
-
-
-class _open:  # noqa: N801
-    def __enter__(self):
-        pynvml.nvmlInit()
-
-    def __exit__(self, *_):
-        pynvml.nvmlShutdown()
+        new = self.directory / "control.new"
+        new.write_text("".join(f"{line}\n" for line in self._control))
+        new.replace(self.directory / "control")
 
 
 def _instances(handle):

@@ -39,16 +39,27 @@ _SUFFIXES: Final[dict[int, str]] = {
 _NAME: Final = re.compile(r"[1-9]\d?g\.[1-9]\d{0,4}gb([+-].+)?")
 
 
+class ComputeProfile(msgspec.Struct, frozen=True):
+    """What a compute instance can be in GPU instances of one profile: NVML's enum and id, slices, processors (SM)."""
+
+    enum: int
+    id: int
+    slices: int
+    processors: int
+
+
 class Board(msgspec.Struct, frozen=True):
     """What does not change about a board while the driver is loaded.
 
     Attributes:
         handle: NVML's.
         inventory: without mode and fault.
+        compute_profiles: by the id of the GPU instance's profile; filled when there is an instance that can be asked.
     """
 
     handle: Handle
     inventory: BoardInventory
+    compute_profiles: dict[int, tuple[ComputeProfile, ...]] = {}
 
     @property
     def uuid(self) -> str:

@@ -12,7 +12,7 @@ import pynvml
 from policies.annotations import Placement
 from policies.catalogue import Profile
 from reconciler.agent.driver import DriverError, Slice
-from reconciler.agent.nvml.discovery import Board, Handle
+from reconciler.agent.nvml.discovery import Board, ComputeProfile, Handle
 from reconciler.agent.nvml.errors import asking, driver_error, is_one_of
 
 # Another profile with all 7 slices, which no board was found to make (kubernetes-sigs/dra-driver-nvidia-gpu issue 1480).
@@ -37,16 +37,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool
 
 
-class _ComputeProfile(msgspec.Struct, frozen=True):
-    enum: int
-    id: int
-    slices: int
-    processors: int
-
-
 def instances(board: Board) -> tuple[Instance, ...]:
     """Return the GPU instances of a board in MIG mode, also those that are no slices. Raises pynvml.NVMLError."""
-    return tuple(found for profile in board.inventory.profiles for found in _of_profile(board.handle, profile))
+    return tuple(found for profile in board.inventory.profiles for found in _of_profile(board, profile))
 
 
 def create(board: Board, profile: Profile, start: int) -> None:
@@ -57,7 +50,7 @@ def create(board: Board, profile: Profile, start: int) -> None:
         made = pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(board.handle, profile.id, pynvml.byref(place))
     try:
         with asking(f"create the compute instance of {item}"):
-            pynvml.nvmlGpuInstanceCreateComputeInstance(made, _for_all_of(made, profile).id)
+            pynvml.nvmlGpuInstanceCreateComputeInstance(made, _for_all_of(board, profile, made).id)
     except DriverError as error:
         try:
             pynvml.nvmlGpuInstanceDestroy(made)
@@ -104,14 +97,14 @@ def placements(found: tuple[Instance, ...]) -> tuple[Placement, ...]:
     return tuple(instance.item.placement for instance in found)
 
 
-def _of_profile(device: Handle, profile: Profile) -> Iterator[Instance]:
+def _of_profile(board: Board, profile: Profile) -> Iterator[Instance]:
     # The buffer must hold as many as there can be; asking with none for their number is an error (pain A12).
     buffer = (pynvml.c_nvmlGpuInstance_t * max(profile.max, 1))()
     count = pynvml.c_uint(len(buffer))
-    pynvml.nvmlDeviceGetGpuInstances(device, profile.id, buffer, pynvml.byref(count))
+    pynvml.nvmlDeviceGetGpuInstances(board.handle, profile.id, buffer, pynvml.byref(count))
     for handle in buffer[: count.value]:
         info = pynvml.nvmlGpuInstanceGetInfo(handle)
-        slices = {kind.id: kind.slices for kind in _compute_profiles(handle)}
+        slices = {kind.id: kind.slices for kind in _compute_profiles(board, profile, handle)}
         parts = _parts(handle, slices)
         yield Instance(
             item=Slice(profile.name, info.placement.start),
@@ -136,23 +129,30 @@ def _parts(instance: Handle, slices: dict[int, int]) -> dict[int, tuple[Handle, 
     return found
 
 
-def _for_all_of(instance: Handle, profile: Profile) -> _ComputeProfile:
+def _for_all_of(board: Board, profile: Profile, instance: Handle) -> ComputeProfile:
     """Return the compute profile with all slices, and of those (1_SLICE, 1_SLICE_REV1) the one with most processors."""
     candidates = [
-        kind for kind in _compute_profiles(instance) if kind.slices == profile.compute and kind.enum not in _NEVER_MADE
+        kind
+        for kind in _compute_profiles(board, profile, instance)
+        if kind.slices == profile.compute and kind.enum not in _NEVER_MADE
     ]
     if not candidates:
         raise DriverError(f"the driver has no compute profile of {profile.compute} slices for {profile.name}")
     return min(candidates, key=lambda kind: (-kind.processors, kind.enum))
 
 
-def _compute_profiles(instance: Handle) -> tuple[_ComputeProfile, ...]:
-    found = []
-    for enum in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        info = _compute_profile_info(instance, enum)
-        if info is not None:
-            found.append(_ComputeProfile(enum, info.id, info.sliceCount, info.multiprocessorCount))
-    return tuple(found)
+def _compute_profiles(board: Board, profile: Profile, instance: Handle) -> tuple[ComputeProfile, ...]:
+    """Return what compute instances there can be; asked once, of the first GPU instance of a profile."""
+    if profile.id not in board.compute_profiles:
+        infos = {
+            enum: _compute_profile_info(instance, enum) for enum in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+        }
+        board.compute_profiles[profile.id] = tuple(
+            ComputeProfile(enum, info.id, info.sliceCount, info.multiprocessorCount)
+            for enum, info in infos.items()
+            if info is not None
+        )
+    return board.compute_profiles[profile.id]
 
 
 def _compute_profile_info(instance: Handle, enum: int) -> Any:  # noqa: ANN401 (a struct of ctypes)
