@@ -1,12 +1,12 @@
-"""The simulated driver keeps NVML's rules and gives NVML's errors."""
+"""What the simulated driver says, and the time that it takes; that it keeps NVML's rules is in test_driver_contract."""
 
 import pytest
 
 from policies.annotations import BoardInventory
 from policies.catalogue import by_product
-from reconciler.agent.driver import InsufficientResources, InUse, InvalidArgument, NotSupported, Slice
-from reconciler.agent.simulated.driver import CREATE_COMPUTE_INSTANCE, SimulatedDriver
-from tests.builders import A30, A100, H100, T4
+from reconciler.agent.driver import InsufficientResources, InvalidArgument, NotSupported, Slice
+from reconciler.agent.simulated.driver import SimulatedDriver
+from tests.builders import A100, T4
 
 GPU = "GPU-0"
 
@@ -68,22 +68,6 @@ def test_what_nvml_refuses_is_refused(present, item, error):
 
 
 @pytest.mark.parametrize(
-    "items",
-    [
-        pytest.param([mig("4g.20gb", 0), mig("3g.20gb", 4)], id="P18-4g-then-3g"),
-        pytest.param([mig("3g.20gb", 4), mig("4g.20gb", 0)], id="P18-3g-then-4g"),
-        pytest.param([mig("1g.5gb", 6), mig("2g.10gb", 4), mig("4g.20gb", 0)], id="P18-1g-2g-4g"),
-        pytest.param([mig("3g.20gb", 4), *(mig("1g.5gb", n) for n in range(4))], id="3g-and-four-1g"),
-    ],
-)
-def test_placements_make_the_order_of_creation_indifferent(items):
-    one = driver()
-    for item in items:
-        one.create(GPU, item)
-    assert set(one.slices(GPU)) == set(items)
-
-
-@pytest.mark.parametrize(
     ("product", "bins", "error"),
     [
         pytest.param(T4, ["10gb", "6gb"], None, id="exactly"),
@@ -104,52 +88,6 @@ def test_mps_slices_are_whole_gigabytes_within_the_board(product, bins, error):
     else:
         with pytest.raises(InsufficientResources, match=error):
             one.create(GPU, last)
-
-
-def test_a_slice_that_a_process_holds_is_not_destroyed():
-    one = SimulatedDriver(
-        [board()], present={GPU: [mig("3g.20gb", 0)]}, in_use=lambda device: device == "GPU-0/3g.20gb/0"
-    )
-    with pytest.raises(InUse):
-        one.destroy(GPU, mig("3g.20gb", 0))
-    assert one.slices(GPU) == (mig("3g.20gb", 0),)
-
-
-def test_a_process_that_dies_between_the_two_instances_leaves_an_orphan_that_takes_room():
-    class Died(BaseException):
-        pass
-
-    def die(operation, _board, _item):
-        if operation == CREATE_COMPUTE_INSTANCE:
-            raise Died
-
-    one = SimulatedDriver([board()], interrupt=die)
-    with pytest.raises(Died):
-        one.create(GPU, mig("3g.20gb", 0))
-    assert (one.slices(GPU), one.orphans(GPU)) == ((), (mig("3g.20gb", 0),))
-    with pytest.raises(InsufficientResources):
-        one.create(GPU, mig("1g.5gb", 0))
-    one.destroy(GPU, mig("3g.20gb", 0))
-    assert one.orphans(GPU) == ()
-
-
-@pytest.mark.parametrize(
-    ("options", "present", "error"),
-    [
-        pytest.param({"product": H100, "switch": "live"}, [], None, id="live"),
-        pytest.param({"product": A30}, [], NotSupported, id="by-reset"),
-        pytest.param({"product": T4, "switch": "live"}, [], NotSupported, id="no-mig"),
-        pytest.param({"product": H100, "switch": "live"}, [Slice("10gb")], InUse, id="in-use"),
-    ],
-)
-def test_mig_mode_is_switched_where_it_can_be(options, present, error):
-    one = driver(*present, mig=False, **options)
-    if error:
-        with pytest.raises(error):
-            one.enable_mig(GPU)
-    else:
-        one.enable_mig(GPU)
-        assert one.boards()[0].mig
 
 
 def test_calls_take_the_time_that_they_are_told_to():
