@@ -115,6 +115,10 @@ class Machine:
     def calls(self):
         return (self.directory / "calls").read_text().split()
 
+    def closed(self):
+        """Return whether nobody in this process has NVML open."""
+        return self._library.nvmlShutdown() == 1
+
     def numbers(self, board):
         """Return (profile's id, start) -> number of the GPU instances of a board, by NVML itself."""
         pynvml.nvmlInit()

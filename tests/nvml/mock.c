@@ -221,7 +221,7 @@ static int create(Board *board, uint id, const Placement *at, void **made) {
 }
 
 /* Compute profiles by their enum, which here is their id too. REV1 is 1_SLICE with all processors of an instance of double
- * memory. 7_SLICE_NVL looks like 7_SLICE and cannot be made. */
+ * memory. 7_SLICE_NVL has the slices of 7_SLICE and cannot be made; here it has a processor more, to be tempting. */
 static const uint SLICES[COMPUTE_PROFILES] = {1, 2, 3, 4, 7, 8, 6, 1, 7};
 
 static int compute_profile(const Board *board, const Instance *instance, uint kind, uint *sm) {
@@ -229,7 +229,7 @@ static int compute_profile(const Board *board, const Instance *instance, uint ki
   if (kind >= COMPUTE_PROFILES || SLICES[kind] > p->slices) return 0;
   int doubled = p->slices == 1 && one->known && p->units > one->units;
   if (kind == 7 && !doubled) return 0;
-  *sm = kind == 0 && doubled ? one->sm : p->sm * SLICES[kind] / p->slices;
+  *sm = kind == 0 && doubled ? one->sm : p->sm * SLICES[kind] / p->slices + (kind == 8);
   return 1;
 }
 

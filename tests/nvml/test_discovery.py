@@ -2,8 +2,9 @@
 
 import pytest
 
+from reconciler.agent.driver import DriverError, NotSupported
 from tests.nvml.library import needs_gcc
-from tests.nvml.machine import HARDWARE, NO_PERMISSION, UNKNOWN
+from tests.nvml.machine import HARDWARE, UNKNOWN
 from tests.policies.facts import BOARDS, TABLES, name_of
 
 pytestmark = needs_gcc
@@ -53,10 +54,16 @@ def test_a_name_that_is_none_is_not_taken_from_the_driver(machine, driver, said)
     assert driver.boards()[0].profiles[0].name == "1g.5gb"
 
 
-def test_enums_that_answer_with_one_profile_count_once(machine, driver):
+@pytest.mark.parametrize(
+    ("identifier", "name"),
+    [pytest.param(19, "1g.5gb+gfx", id="of-one-id"), pytest.param(99, "1g.5gb", id="of-one-name")],
+)
+def test_enums_that_answer_with_one_profile_count_once(machine, driver, identifier, name):
     boards = machine(A100).directory / "boards"
-    boards.write_text(boards.read_text() + "profile 17 19 1 1 7 4864 14 1 0,1,2,3,4,5,6 1g.5gb\n")
-    assert [profile.name for profile in driver.boards()[0].profiles].count("1g.5gb") == 1
+    boards.write_text(f"{boards.read_text()}profile 17 {identifier} 1 1 7 4864 14 1 0,1,2,3,4,5,6 {name}\n")
+    found = [(profile.id, profile.name) for profile in driver.boards()[0].profiles]
+    assert len(found) == 7
+    assert found[0] == (19, "1g.5gb")
 
 
 def test_models_are_mixed_and_indices_are_nvmls(machine, driver):
@@ -107,5 +114,15 @@ def test_an_agent_without_rights_says_what_it_lacks(machine, driver):
         "describe GPU 0: Insufficient Permissions; the agent must run as root, with the MIG capabilities of the node"
     )
     one.mend()
-    one.fail("nvmlDeviceCreateGpuInstanceWithPlacement", NO_PERMISSION)
     assert driver.boards()[0].fault is None
+
+
+def test_nvml_is_let_go_of_where_it_knows_no_board_and_where_it_does_not_count(machine, driver):
+    one = machine()
+    with pytest.raises(NotSupported):
+        driver.boards()
+    assert one.closed()
+    one.fail("nvmlDeviceGetCount_v2", UNKNOWN)
+    with pytest.raises(DriverError):
+        driver.boards()
+    assert one.closed()
