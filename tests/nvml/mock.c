@@ -250,7 +250,11 @@ int nvmlInitWithFlags(uint flags) {
   return initialized++, OK;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
-int nvmlShutdown(void) { return initialized ? (initialized--, OK) : UNINITIALIZED; }
+int nvmlShutdown(void) {
+  if (!initialized) return UNINITIALIZED;
+  initialized--;
+  return wanted("nvmlShutdown", NULL);
+}
 const char *nvmlErrorString(int code) {
   return code == IN_USE ? "In use by another client" : code == INSUFFICIENT_RESOURCES ? "Insufficient Resources" : "Error";
 }
