@@ -85,25 +85,29 @@ def test_what_a_driver_holds_back_for_itself_changes_no_name_and_no_total(machin
 
 
 @pytest.mark.parametrize(
-    ("function", "why"),
+    ("function", "model", "mode"),
     [
-        pytest.param("nvmlDeviceGetName", "describe GPU 1: Unknown Error", id="no-name"),
-        pytest.param("nvmlDeviceGetUUID", "describe GPU 1: Unknown Error", id="no-uuid"),
-        pytest.param("nvmlDeviceGetGpuInstanceProfileInfoV", "describe GPU 1: Unknown Error", id="no-profiles"),
-        pytest.param(
-            "nvmlDeviceGetGpuInstancePossiblePlacements_v2", "describe GPU 1: Unknown Error", id="no-placements"
-        ),
+        pytest.param("nvmlDeviceGetName", "unknown", "timeslicing", id="no-name"),
+        pytest.param("nvmlDeviceGetUUID", "unknown", "timeslicing", id="no-uuid"),
+        pytest.param("nvmlDeviceGetMigMode", A100, None, id="no-mode"),
+        pytest.param("nvmlDeviceGetGpuInstanceProfileInfoV", A100, None, id="no-profiles"),
+        pytest.param("nvmlDeviceGetGpuInstancePossiblePlacements_v2", A100, None, id="no-placements"),
     ],
 )
-def test_a_board_that_cannot_be_described_says_why_and_is_asked_again(machine, driver, function, why):
+def test_a_board_that_cannot_be_described_says_why_and_is_asked_again(machine, driver, function, model, mode):
+    """What is not known of it is not made up: of no model, it serves nobody as a board of little memory."""
     one = machine(A100, A100, A100)
     one.fail(function, UNKNOWN, one.uuids[1])
+    why = "describe GPU 1: Unknown Error"
     found = driver.boards()
     assert [(board.index, board.fault) for board in found] == [(0, None), (1, why), (2, None)]
-    with pytest.raises(Exception, match=why):
+    assert (found[1].model, found[1].mode, found[1].profiles) == (model, mode, ())
+    with pytest.raises(DriverError, match=why):
         driver.slices(found[1].uuid)
     one.mend()
     assert [(board.uuid, board.fault) for board in driver.boards()] == [(uuid, None) for uuid in one.uuids]
+    one.xid(one.uuids[1], 79)
+    assert driver.boards()[1].fault, "it is watched like the others"
 
 
 def test_an_agent_without_rights_says_what_it_lacks(machine, driver):

@@ -72,28 +72,35 @@ class Board(msgspec.Struct, frozen=True):
         return inventory_model(self.inventory)
 
 
-def describe(index: int) -> Board:
-    """Return the board of an index, which NVML gives anew with each reboot. Raises pynvml.NVMLError."""
+def identify(index: int) -> Board:
+    """Return the board of an index, which NVML gives anew with each reboot: who it is. Raises pynvml.NVMLError."""
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory_bytes = pynvml.nvmlDeviceGetMemoryInfo(
-        handle
-    ).total  # version 2 counts used and free otherwise, not the total
-    capable = mig_mode(handle) is not None
-    profiles = tuple(sorted(_profiles(handle, memory_bytes // MIB), key=size_order)) if capable else ()
     return Board(
         handle,
         BoardInventory(
             index=index,
             uuid=pynvml.nvmlDeviceGetUUID(handle),
             model=pynvml.nvmlDeviceGetName(handle).replace(" ", "-"),
-            memory_mib=memory_bytes // MIB,
-            profiles=profiles,
-            mig_capable=bool(profiles),
-            switch="live" if profiles and _switches_live(handle) else "admin",
-            compute_slices=max((profile.compute for profile in profiles), default=0),
-            memory_units=max((start + p.memory_units for p in profiles for start in p.starts), default=0),
+            # Version 2 counts used and free otherwise; the total is the same.
+            memory_mib=pynvml.nvmlDeviceGetMemoryInfo(handle).total // MIB,
         ),
     )
+
+
+def describe(board: Board) -> Board:
+    """Return a board with what it can be cut into. Raises pynvml.NVMLError."""
+    handle, memory_mib = board.handle, board.inventory.memory_mib
+    capable = mig_mode(handle) is not None
+    profiles = tuple(sorted(_profiles(handle, memory_mib), key=size_order)) if capable else ()
+    inventory = msgspec.structs.replace(
+        board.inventory,
+        profiles=profiles,
+        mig_capable=bool(profiles),
+        switch="live" if profiles and _switches_live(handle) else "admin",
+        compute_slices=max((profile.compute for profile in profiles), default=0),
+        memory_units=max((start + profile.memory_units for profile in profiles for start in profile.starts), default=0),
+    )
+    return Board(handle, inventory)
 
 
 def mig_mode(handle: Handle) -> bool | None:

@@ -1,25 +1,22 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import pynvml
-import structlog
 
 from policies.annotations import BoardInventory
 from reconciler.agent.bins import Bins
 from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.nvml import instances
-from reconciler.agent.nvml.discovery import Board, describe, mig_mode
+from reconciler.agent.nvml.discovery import Board, mig_mode
 from reconciler.agent.nvml.errors import asking, driver_error
+from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
 _NO_BINS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
-
-_log: Final = structlog.get_logger()
 
 
 class NvmlDriver:
@@ -31,27 +28,17 @@ class NvmlDriver:
 
     def __init__(self, bins: Bins | None = None) -> None:
         self._bins = bins
+        self._session: Session | None = None
         self._opening = threading.Lock()
-        self._boards: dict[str, Board] | None = None  # by UUID; None until NVML is open
-        self._unknown: dict[int, str] = {}  # index -> why nothing is known of the board
-        self._xids: XidWatch | None = None
-        self._stricken: dict[str, str] = {}  # UUID -> the XID that it has had, for as long as NVML is open
         self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
 
     def boards(self) -> tuple[BoardInventory, ...]:
         """Return the boards, by index. Raises DriverError without library, driver or boards."""
-        known = self._open()
-        if not known and not self._unknown:
-            self.close()  # boards may come with a driver that is loaded later
-            raise NotSupported("the driver knows no GPU on this node")
-        self._take_xids()
-        found = [self._now(board) for board in known.values()]
-        # Of a board that has not answered yet nothing is known but that it is there.
-        found += [
-            BoardInventory(index=index, uuid=_nameless(index), model="unknown", memory_mib=1, fault=why)
-            for index, why in self._unknown.items()
-        ]
-        return tuple(sorted(found, key=lambda board: board.index))
+        with self._opening:
+            session = self._open()
+            session.ask_again()
+        found = [self._now(session, board) for board in session.boards.values()]
+        return tuple(sorted((*found, *session.undescribed), key=lambda board: board.index))
 
     def slices(self, board: str) -> tuple[Slice, ...]:
         """Return the complete slices of a board; of a lost one those that it had, which pods hold. Raises DriverError."""
@@ -145,80 +132,37 @@ class NvmlDriver:
         raise InvalidArgument(f"there is no {item}")
 
     def watch(self) -> XidWatch:
-        """Return a watch of all boards, for a thread that waits for events. Raises DriverError."""
-        return XidWatch({uuid: board.handle for uuid, board in self._open().items()})
+        """Return a watch of all boards that are known now, for a thread that waits for events. Raises DriverError."""
+        with self._opening:
+            return self._open().watch()
 
     def close(self) -> None:
         """Let go of NVML; the next call opens it again."""
         with self._opening:
-            if self._boards is not None:
-                _quietly(self._xids.close if self._xids else None)
-                _quietly(pynvml.nvmlShutdown)
-            self._boards, self._xids = None, None
-            self._unknown.clear()
-            self._stricken.clear()
+            if self._session:
+                self._session.close()
+            self._session = None
+            self._seen.clear()
 
     # NVML -------------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> dict[str, Board]:
-        """Return the boards that are known, after opening NVML if it is not; boards that failed then are asked again."""
+    def _open(self) -> Session:
+        if self._session is None:
+            self._session = Session()
+        return self._session
+
+    def _of(self, board: str) -> Board:
         with self._opening:
-            if self._boards is None:
-                with asking("open NVML"):
-                    pynvml.nvmlInit()
-                try:
-                    with asking("count the GPUs"):
-                        count = pynvml.nvmlDeviceGetCount()
-                except DriverError:
-                    _quietly(pynvml.nvmlShutdown)
-                    raise
-                self._boards, self._unknown = {}, dict.fromkeys(range(count), "")
-            if self._unknown:
-                self._ask_unknown(self._boards)
-            return self._boards
+            return self._open().board(board)
 
-    def _ask_unknown(self, known: dict[str, Board]) -> None:
-        for index in tuple(self._unknown):
-            try:
-                with asking(f"describe GPU {index}"):
-                    board = describe(index)
-            except DriverError as error:
-                self._unknown[index] = str(error)
-            else:
-                del self._unknown[index]
-                known[board.uuid] = board
-                _quietly(self._xids.close if self._xids else None)
-                self._xids = None
-
-    def _now(self, board: Board) -> BoardInventory:
+    def _now(self, session: Session, board: Board) -> BoardInventory:
         """Return a board with what may have changed since it was described."""
-        fault = self._stricken.get(board.uuid)
-        mig = False
+        fault, mig = session.fault(board.uuid), False
         try:
             mig = self._mig(board)
         except DriverError as error:
             fault = str(error)
         return msgspec.structs.replace(board.inventory, mig=mig, fault=fault)
-
-    def _take_xids(self) -> None:
-        """Note which boards have failed. Without events boards serve all the same; a lost one is seen when it is asked."""
-        try:
-            if self._xids is None:
-                self._xids = self.watch()
-            for uuid, xid in self._xids.take():
-                self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
-                _log.error("board_stricken", board=uuid, xid=xid)
-        except DriverError as error:
-            _log.warning("no_xid_events", error=str(error))
-
-    def _of(self, board: str) -> Board:
-        found = self._open().get(board)
-        if found is None:
-            for index, why in self._unknown.items():
-                if board == _nameless(index):
-                    raise GpuIsLost(why)
-            raise InvalidArgument(f"there is no board {board}")
-        return found
 
     def _mig(self, board: Board) -> bool:
         with asking(f"ask for the MIG mode of GPU {board.inventory.index}"):
@@ -244,17 +188,3 @@ class NvmlDriver:
         if self._bins is None or item not in self._bins.of(board):
             raise InvalidArgument(f"there is no {item}")
         self._bins.remove(board, item)
-
-
-def _nameless(index: int) -> str:
-    """Return what stands for the UUID of a board that has never told it."""
-    return f"GPU-{index}-without-answer"
-
-
-def _quietly(close: Callable[[], object] | None) -> None:
-    """Let go of something that may be gone already: what we wanted to be rid of must not keep us."""
-    try:
-        if close:
-            close()
-    except (DriverError, pynvml.NVMLError) as error:
-        _log.debug("not_closed", error=str(error))

@@ -1,0 +1,117 @@
+"""NVML while it is open: the boards that it knows, those that it cannot describe yet, and XIDs that it has reported."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import pynvml
+import structlog
+
+from policies import names
+from policies.annotations import BoardInventory
+from reconciler.agent.driver import DriverError, InvalidArgument, NotSupported
+from reconciler.agent.nvml.discovery import Board, describe, identify
+from reconciler.agent.nvml.errors import asking
+from reconciler.agent.nvml.xids import XidWatch
+
+_log: Final = structlog.get_logger()
+
+
+class Session:
+    """NVML, from when this is made until it is closed. Raises DriverError without library, driver or boards."""
+
+    def __init__(self) -> None:
+        self.boards: dict[str, Board] = {}  # by UUID
+        self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
+        self._xids: XidWatch | None = None
+        self._stricken: dict[str, str] = {}  # UUID -> why
+        with asking("open NVML"):
+            pynvml.nvmlInit()
+        try:
+            with asking("count the GPUs"):
+                count = pynvml.nvmlDeviceGetCount()
+            if not count:
+                raise NotSupported("the driver knows no GPU on this node")
+        except DriverError:
+            quietly(pynvml.nvmlShutdown)
+            raise
+        self._ask(range(count))
+
+    @property
+    def undescribed(self) -> tuple[BoardInventory, ...]:
+        """Return the boards that did not answer, as far as they are known, each with its fault."""
+        return tuple(self._undescribed.values())
+
+    def ask_again(self) -> None:
+        """Ask the boards that did not answer, and for events. Raises nothing."""
+        if self._undescribed:
+            self._ask(tuple(self._undescribed))
+        self._take_xids()
+
+    def board(self, uuid: str) -> Board:
+        """Return a board. Raises InvalidArgument, or DriverError if it has not answered yet."""
+        if board := self.boards.get(uuid):
+            return board
+        for entry in self.undescribed:
+            if entry.uuid == uuid:
+                raise DriverError(entry.fault)
+        raise InvalidArgument(f"there is no board {uuid}")
+
+    def fault(self, uuid: str) -> str | None:
+        """Return why a board that answers cannot serve: an XID."""
+        return self._stricken.get(uuid)
+
+    def watch(self) -> XidWatch:
+        """Return a watch of all boards that are known. Raises DriverError."""
+        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()})
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        self._unwatch()
+        quietly(pynvml.nvmlShutdown)
+
+    def _ask(self, indices: range | tuple[int, ...]) -> None:
+        for index in indices:
+            entry = _nothing_known(index)
+            try:
+                with asking(f"describe GPU {index}"):
+                    board = identify(index)
+                    entry = board.inventory
+                    board = describe(board)
+            except DriverError as error:
+                self._undescribed[index] = msgspec.structs.replace(entry, fault=str(error))
+            else:
+                self._undescribed.pop(index, None)
+                self.boards[board.uuid] = board
+                self._unwatch()  # it is to be watched as well
+
+    def _take_xids(self) -> None:
+        """Note which boards have failed. Without events boards serve all the same; a lost one is seen when it is asked."""
+        try:
+            if self._xids is None:
+                self._xids = self.watch()
+            for uuid, xid in self._xids.take():
+                self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
+                _log.error("board_stricken", board=uuid, xid=xid)
+        except DriverError as error:
+            _log.warning("no_xid_events", error=str(error))
+
+    def _unwatch(self) -> None:
+        if self._xids:
+            quietly(self._xids.close)
+        self._xids = None
+
+
+def quietly(close: Callable[[], object]) -> None:
+    """Let go of something that may be gone already: what we wanted to be rid of must not keep us."""
+    try:
+        close()
+    except (DriverError, pynvml.NVMLError) as error:
+        _log.debug("not_closed", error=str(error))
+
+
+def _nothing_known(index: int) -> BoardInventory:
+    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
+    return BoardInventory(
+        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
+    )
