@@ -132,7 +132,7 @@ class _Watched(NvmlDriver):
 
     def destroy(self, board, item):
         self._machine.mend()
-        ids = {profile.name: profile.id for profile in self._of(board).inventory.profiles}
+        ids = {profile.name: profile.id for entry in self.boards() if entry.uuid == board for profile in entry.profiles}
         for (identifier, start), number in self._machine.numbers(board).items():
             name = next(name for name, one in ids.items() if one == identifier)
             if self._world.holds(f"{board}/{name}/{start}"):

@@ -110,6 +110,26 @@ def test_a_board_that_cannot_be_described_says_why_and_is_asked_again(machine, d
     assert driver.boards()[1].fault, "it is watched like the others"
 
 
+def test_a_driver_from_before_mig_has_boards_without_it(machine, driver):
+    one = machine(A100, mig=False)
+    one.fail("nvmlDeviceGetMigMode", 13)
+    assert [(board.mig_capable, board.mig, board.profiles, board.fault) for board in driver.boards()] == [
+        (False, False, (), None)
+    ]
+
+
+def test_a_driver_that_is_too_old_to_tell_placements_says_so(machine, driver):
+    machine(A100).fail("nvmlDeviceGetGpuInstancePossiblePlacements_v2", 13)
+    assert driver.boards()[0].fault == "describe GPU 0: Function Not Found; this driver is too old for it"
+
+
+@pytest.mark.parametrize("code", [13, 25], ids=["no-such-function", "another-version"])
+def test_a_driver_that_knows_no_second_version_of_profiles_is_asked_for_the_first(machine, driver, code):
+    """A15."""
+    machine(A100).fail("nvmlDeviceGetGpuInstanceProfileInfoV", code)
+    assert [profile.name for profile in driver.boards()[0].profiles][0::6] == ["1g.5gb", "7g.40gb"]
+
+
 def test_an_agent_without_rights_says_what_it_lacks(machine, driver):
     one = machine(A100)
     one.forbid()

@@ -1,5 +1,7 @@
 """Instances on real NVML calls: which compute instance, what is asked how, who holds what, what a reboot leaves."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pynvml
 import pytest
 
@@ -213,6 +215,21 @@ def test_a_slice_has_the_uuid_of_its_mig_device_which_a_reboot_may_change(machin
     driver.create(board, items[0])
     assert driver.device_uuid(board, items[0]) not in before
     assert driver.device_uuid(plain, Slice("10gb")) == plain
+
+
+def test_devices_are_named_while_others_are_made_and_removed(machine, driver):
+    """A17: two Allocates at once, and a recut: each gets what it asked for."""
+    (board,) = machine(A100).uuids
+    held = [Slice("3g.20gb", 4), Slice("1g.5gb", 0), Slice("1g.5gb", 3)]
+    for item in held:
+        driver.create(board, item)
+    named = [driver.device_uuid(board, item) for item in held]
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(lambda item=item: [driver.device_uuid(board, item) for _ in range(40)]) for item in held]
+        for _ in range(10):
+            driver.create(board, Slice("1g.5gb", 1))
+            driver.destroy(board, Slice("1g.5gb", 1))
+        assert [set(one.result()) for one in asked] == [{uuid} for uuid in named]
 
 
 # Health -----------------------------------------------------------------------------------------------------------------

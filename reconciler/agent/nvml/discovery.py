@@ -5,6 +5,7 @@ answer several enums with one profile; the first counts.
 """
 
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -55,11 +56,13 @@ class Board(msgspec.Struct, frozen=True):
         handle: NVML's.
         inventory: without mode and fault.
         compute_profiles: by the id of the GPU instance's profile; filled when there is an instance that can be asked.
+        turn: held by who works on it.
     """
 
     handle: Handle
     inventory: BoardInventory
     compute_profiles: dict[int, tuple[ComputeProfile, ...]] = {}
+    turn: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     @property
     def uuid(self) -> str:

@@ -1,6 +1,8 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -20,7 +22,7 @@ _NO_BINS: Final = "this agent has no MPS control daemon; label the node nos.nebu
 
 
 class NvmlDriver:
-    """The boards of this node. One thread at a time cuts them; `device_uuid` and `watch` are for any thread.
+    """The boards of this node. Any thread may ask; on each board one thing is done at a time.
 
     Args:
         bins: where MPS slices are kept; None where there is no control daemon that could serve them.
@@ -42,94 +44,94 @@ class NvmlDriver:
 
     def slices(self, board: str) -> tuple[Slice, ...]:
         """Return the complete slices of a board; of a lost one those that it had, which pods hold. Raises DriverError."""
-        found = self._of(board)
-        try:
-            if self._mig(found):
-                present = tuple(instance.item for instance in self._instances(found) if instance.whole)
-            else:
-                present = self._bins.of(board) if self._bins else ()
-        except GpuIsLost:
-            if board not in self._seen:
-                raise
-            return self._seen[board]
-        self._seen[board] = present
-        return present
+        with self._on(board) as found:
+            try:
+                if self._mig(found):
+                    present = tuple(instance.item for instance in self._instances(found) if instance.whole)
+                else:
+                    present = self._bins.of(board) if self._bins else ()
+            except GpuIsLost:
+                if board not in self._seen:
+                    raise
+                return self._seen[board]
+            self._seen[board] = present
+            return present
 
     def orphans(self, board: str) -> tuple[Slice, ...]:
         """Return GPU instances without a compute instance; one that is divided among several is not ours to remove."""
-        found = self._of(board)
-        try:
-            present = self._instances(found) if self._mig(found) else ()
-        except GpuIsLost:
-            return ()
-        return tuple(instance.item for instance in present if not instance.parts)
+        with self._on(board) as found:
+            try:
+                present = self._instances(found)
+            except GpuIsLost:
+                return ()
+            return tuple(instance.item for instance in present if not instance.parts)
 
     def create(self, board: str, item: Slice) -> None:
         """Make a slice at its placement, or nothing. Raises DriverError."""
-        found = self._of(board)
-        mig = self._mig(found)
-        if mig is not (item.start is not None):
-            raise NotSupported(f"MIG mode of GPU {found.inventory.index} is {'on' if mig else 'off'}")
-        if item.start is None:
-            self._create_bin(found, item)
-            return
-        profile = found.model.profile(item.profile)
-        if profile is None:
-            raise InvalidArgument(f"{found.model.name} has no profile {item.profile}")
-        present = self._instances(found)
-        if any(instance.item == item for instance in present):
-            raise InvalidArgument(f"{item} exists already")
-        try:
-            instances.create(found, profile, item.start)
-        except DriverError as error:
-            # NVML says only that it cannot be. Instances that are no slices are in no report, but take room.
-            if why := rejection(found.model, instances.placements(present), item.placement):
-                error.args = (f"{error}: {why}",)
-            raise
+        with self._on(board) as found:
+            mig = self._mig(found)
+            if mig is not (item.start is not None):
+                raise NotSupported(f"MIG mode of GPU {found.inventory.index} is {'on' if mig else 'off'}")
+            if item.start is None:
+                self._create_bin(found, item)
+                return
+            profile = found.model.profile(item.profile)
+            if profile is None:
+                raise InvalidArgument(f"{found.model.name} has no profile {item.profile}")
+            present = self._instances(found)
+            if any(instance.item == item for instance in present):
+                raise InvalidArgument(f"{item} exists already")
+            try:
+                instances.create(found, profile, item.start)
+            except DriverError as error:
+                # NVML says only that it cannot be. Instances that are no slices are in no report, but take room.
+                if why := rejection(found.model, instances.placements(present), item.placement):
+                    error.args = (f"{error}: {why}",)
+                raise
 
     def destroy(self, board: str, item: Slice) -> None:
         """Remove a slice or an orphan. Raises DriverError; InUse names the processes."""
-        found = self._of(board)
-        if item.start is None:
-            self._destroy_bin(board, item)
-            return
-        present = self._instances(found) if self._mig(found) else ()
-        instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
-        if instance is None:
-            raise InvalidArgument(f"there is no {item}")
-        try:
-            instances.destroy(instance)
-        except InUse as error:
-            error.args = (f"{error}{instances.holders(found, instance.number)}",)
-            raise
+        with self._on(board) as found:
+            if item.start is None:
+                self._destroy_bin(board, item)
+                return
+            present = self._instances(found, item.profile)
+            instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
+            if instance is None:
+                raise InvalidArgument(f"there is no {item}")
+            try:
+                instances.destroy(instance)
+            except InUse as error:
+                error.args = (f"{error}{instances.holders(found, instance.number)}",)
+                raise
 
     def enable_mig(self, board: str) -> None:
         """Switch MIG mode on where that needs no reset. Raises NotSupported where it does, InUse where something runs."""
-        found = self._of(board)
-        if found.inventory.switch != "live":
-            raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
-        what = f"switch MIG mode of GPU {found.inventory.index} on"
-        if self._bins and self._bins.of(board):
-            raise InUse(f"{what}: it has MPS slices")
-        with asking(what):
-            status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
-        if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
-            error = driver_error(what, pynvml.NVMLError(status))
-            error.args = (f"{error}{instances.holders(found)}",)
-            raise error
+        with self._on(board) as found:
+            if found.inventory.switch != "live":
+                raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
+            what = f"switch MIG mode of GPU {found.inventory.index} on"
+            if self._bins and self._bins.of(board):
+                raise InUse(f"{what}: it has MPS slices")
+            with asking(what):
+                status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
+            if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
+                error = driver_error(what, pynvml.NVMLError(status))
+                error.args = (f"{error}{instances.holders(found)}",)
+                raise error
 
     def device_uuid(self, board: str, item: Slice) -> str:
         """Return the UUID by which a container gets a slice: the MIG device's, of MPS the board's. Raises DriverError."""
-        found = self._of(board)
-        if item.start is None:
-            return board
-        for instance in self._instances(found) if self._mig(found) else ():
-            if instance.item == item and instance.whole:
-                with asking(f"name the device of {item}"):
-                    uuid = instances.device_uuid(found, instance.number)
-                if uuid:
-                    return uuid
-        raise InvalidArgument(f"there is no {item}")
+        with self._on(board) as found:
+            if item.start is None:
+                return board
+            for instance in self._instances(found, item.profile):
+                if instance.item == item and instance.whole:
+                    with asking(f"name the device of {item}"):
+                        uuid = instances.device_uuid(found, instance.number)
+                    if uuid:
+                        return uuid
+            raise InvalidArgument(f"there is no {item}")
 
     def watch(self) -> XidWatch:
         """Return a watch of all boards that are known now, for a thread that waits for events. Raises DriverError."""
@@ -151,9 +153,13 @@ class NvmlDriver:
             self._session = Session()
         return self._session
 
-    def _of(self, board: str) -> Board:
+    @contextmanager
+    def _on(self, board: str) -> Iterator[Board]:
+        """Return a board that nobody else works on meanwhile: an instance that goes while they are listed fails the list."""
         with self._opening:
-            return self._open().board(board)
+            found = self._open().board(board)
+        with found.turn:
+            yield found
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
         """Return a board with what may have changed since it was described."""
@@ -168,9 +174,12 @@ class NvmlDriver:
         with asking(f"ask for the MIG mode of GPU {board.inventory.index}"):
             return bool(mig_mode(board.handle))
 
-    def _instances(self, board: Board) -> tuple[instances.Instance, ...]:
+    def _instances(self, board: Board, profile: str | None = None) -> tuple[instances.Instance, ...]:
+        """Return the GPU instances of a board, all or those of one profile; none where MIG mode is off."""
+        if not self._mig(board):
+            return ()
         with asking(f"list the instances of GPU {board.inventory.index}"):
-            return instances.instances(board)
+            return instances.instances(board, profile)
 
     # MPS --------------------------------------------------------------------------------------------------------------
 

@@ -37,9 +37,17 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool
 
 
-def instances(board: Board) -> tuple[Instance, ...]:
-    """Return the GPU instances of a board in MIG mode, also those that are no slices. Raises pynvml.NVMLError."""
-    return tuple(found for profile in board.inventory.profiles for found in _of_profile(board, profile))
+def instances(board: Board, only: str | None = None) -> tuple[Instance, ...]:
+    """Return the GPU instances of a board in MIG mode, also those that are no slices; `only`: of the profile of this name.
+
+    Raises pynvml.NVMLError, among others if one goes meanwhile.
+    """
+    return tuple(
+        found
+        for profile in board.inventory.profiles
+        if only in (None, profile.name)
+        for found in _of_profile(board, profile)
+    )
 
 
 def create(board: Board, profile: Profile, start: int) -> None:
