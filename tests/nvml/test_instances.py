@@ -1,6 +1,6 @@
 """Instances on real NVML calls: which compute instance, what is asked how, who holds what, what a reboot leaves."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pynvml
 import pytest
@@ -217,19 +217,27 @@ def test_a_slice_has_the_uuid_of_its_mig_device_which_a_reboot_may_change(machin
     assert driver.device_uuid(plain, Slice("10gb")) == plain
 
 
-def test_devices_are_named_while_others_are_made_and_removed(machine, driver):
-    """A17: two Allocates at once, and a recut: each gets what it asked for."""
+def test_a_device_is_named_while_another_is_removed(machine, driver, monkeypatch):
+    """A17: an Allocate in the middle of a cut. What is removed is listed already, and must not be looked at then."""
     (board,) = machine(A100).uuids
-    held = [Slice("3g.20gb", 4), Slice("1g.5gb", 0), Slice("1g.5gb", 3)]
-    for item in held:
+    held, doomed = Slice("1g.5gb", 6), Slice("1g.5gb", 0)
+    for item in (doomed, held):
         driver.create(board, item)
-    named = [driver.device_uuid(board, item) for item in held]
-    with ThreadPoolExecutor(3) as pool:
-        asked = [pool.submit(lambda item=item: [driver.device_uuid(board, item) for _ in range(40)]) for item in held]
-        for _ in range(10):
-            driver.create(board, Slice("1g.5gb", 1))
-            driver.destroy(board, Slice("1g.5gb", 1))
-        assert [set(one.result()) for one in asked] == [{uuid} for uuid in named]
+    named = driver.device_uuid(board, held)
+    look = pynvml.nvmlGpuInstanceGetInfo
+    with ThreadPoolExecutor(1) as pool:
+        removals = []
+
+        def remove_meanwhile(instance):
+            if not removals:
+                removals.append(pool.submit(driver.destroy, board, doomed))
+                wait(removals, timeout=0.2)
+            return look(instance)
+
+        monkeypatch.setattr(pynvml, "nvmlGpuInstanceGetInfo", remove_meanwhile)
+        assert driver.device_uuid(board, held) == named
+        removals[0].result(timeout=5.0)
+    assert driver.slices(board) == (held,)
 
 
 # Health -----------------------------------------------------------------------------------------------------------------
