@@ -14,6 +14,7 @@ from policies.annotations import Placement
 from policies.constraints import Constraints
 from policies.geometry import by_start
 from policies.placement import profile_of
+from policies.regroup import Regroup
 from policies.repair import improve, make_room
 from policies.search import Budget
 from policies.seating import Guest, Kind, Nodes, Seating
@@ -21,6 +22,7 @@ from policies.supply import Supply, room_request, size_of
 from policies.view import NodeView, PodView
 
 _TRIES = 10_000  # of all repairs of one plan together
+_GROUP_TRIES = 20_000  # and of spreading pods anew over a few nodes, which are quicker
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class Planner:
         self.found = Plan(Seating(list(sites)), {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
+        self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
         self._kinds = _Kinds(self.found.seating)
 
     def admit(self, demand: Demand) -> bool:
@@ -118,7 +121,7 @@ class Planner:
         if found is not None:
             seating.put(guest, found[1])
         elif kind.profiles and not kind.settled:
-            make_room(seating, guest, self._budget)
+            make_room(seating, guest, self._budget, self._groups)
 
 
 def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
