@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fuzz, path, quota, webhook
+from tests.bench import fleet, fuzz, optimality, path, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fleet": fleet.run,
     "fuzz": fuzz.run,
+    "optimality": optimality.run,
     "path": path.run,
     "quota": quota.run,
     "webhook": webhook.run,
