@@ -44,10 +44,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 class Charges:
     """Works out what pods cost, for one set of nodes; remembers what pods of the same needs and place cost."""
 
-    def __init__(self, nodes: Iterable[NodeView], settings: QuotaSettings) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        settings: QuotaSettings,
+        places: dict[str | Constraints, Place] | None = None,
+    ) -> None:
+        """Begin with the nodes, and the places of pods that are known for them, to which those found are added."""
         self._nodes, self._settings = {node.name: node for node in nodes}, settings
         self._derived: dict[tuple[Moments, Place], dict[str, int]] = {}
-        self._places: dict[str | Constraints, Place] = {}
+        self._places = {} if places is None else places
 
     def of(self, pod: PodView) -> Amounts:
         """Return what a pod costs of each resource, in thousandths."""

@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from policies import names
-from policies.charges import Charges
+from policies.charges import Charges, Place
+from policies.constraints import Constraints
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
@@ -56,11 +57,13 @@ class Ledger:
         standing: the pods that each quota (by title) counts, those on their way out left aside.
     """
 
-    def __init__(self, view: View, settings: QuotaSettings) -> None:
+    def __init__(
+        self, view: View, settings: QuotaSettings, places: dict[str | Constraints, Place] | None = None
+    ) -> None:
         self._quotas = view.quotas
         self._governed = govern(view.quotas)
         self._policies = Policies(view.policies)
-        self._charges = Charges(view.nodes, settings)
+        self._charges = Charges(view.nodes, settings, places)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
         self._by_space = {

@@ -85,12 +85,13 @@ class Planner:
         slow: nodes that pods are leaving; others are looked at first.
     """
 
-    def __init__(self, sites: Sequence[Supply]) -> None:
+    def __init__(self, sites: Sequence[Supply], admitting: dict[Constraints, Nodes] | None = None) -> None:
+        """Begin with the nodes, and which of them admit pods with constraints as far as that is known; more is added."""
         self.found = Plan(Seating(list(sites)), {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
         self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
-        self._kinds = _Kinds(self.found.seating)
+        self._kinds = _Kinds(self.found.seating, {} if admitting is None else admitting)
 
     def admit(self, demand: Demand) -> bool:
         """Seat a pod with all those admitted before it; return whether it could be."""
@@ -150,11 +151,10 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
 class _Kinds:
     """Pods that need the same, made one kind."""
 
-    def __init__(self, seating: Seating) -> None:
-        self._seating = seating
+    def __init__(self, seating: Seating, admitting: dict[Constraints, Nodes]) -> None:
+        self._seating, self._admitting = seating, admitting
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._of_pods: dict[str, Kind] = {}
-        self._admitting: dict[Constraints, Nodes] = {}
 
     def of(self, demand: Demand) -> Kind:
         """Return the kind of a pod."""

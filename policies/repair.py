@@ -61,7 +61,7 @@ def _concerned(seating: Seating, guest: Guest) -> list[Guest] | None:
     found: dict[Guest, None] = {}
     while pending:
         more: Nodes = 0
-        for site in nodes_in(pending):
+        for site in nodes_in(pending & seating.shared):
             for other in seating.guests[site]:
                 found[other] = None
                 more |= other.kind.candidates
@@ -82,9 +82,8 @@ class _Chain:
     def seat(self, guest: Guest, length: int, standing: set[Guest]) -> bool:
         """Seat a pod; of those standing nobody is asked. Return whether it sits; else nothing has changed."""
         tried: set[tuple[object, ...]] = set()
-        for site in nodes_in(guest.kind.candidates):
-            if not (others := list(self.seating.guests[site])):
-                continue
+        for site in nodes_in(guest.kind.candidates & self.seating.shared):
+            others = list(self.seating.guests[site])
             look = tuple(sorted(state.number for state in self.seating.states[site]))
             for other in others:
                 # Where nodes look the same, giving way on one is worth as much as on another.
@@ -116,8 +115,8 @@ class _Chain:
 
 def _refill(seating: Seating, guest: Guest, budget: Budget) -> bool:
     """Seat a pod on a board that is emptied for it, if all who sat there find other seats."""
-    for site in nodes_in(guest.kind.candidates):
-        for plot in range(len(seating.states[site])) if seating.guests[site] else ():
+    for site in nodes_in(guest.kind.candidates & seating.shared):
+        for plot in range(len(seating.states[site])):
             others = [other for other in seating.guests[site] if plot in other.home.plots]
             if not others or not budget.spend():
                 continue

@@ -115,6 +115,7 @@ class Seating:
         states: the state of each board of each node.
         room: what each node has left besides slices.
         guests: the pods on each node, in the order of their coming.
+        shared: nodes on which there are any.
     """
 
     sites: list[Supply]
@@ -122,6 +123,7 @@ class Seating:
     states: list[list[State]] = field(init=False)
     room: list[dict[str, int]] = field(init=False)
     guests: list[dict[Guest, None]] = field(init=False)
+    shared: Nodes = 0
     kinds: list[Kind] = field(default_factory=list)
     _kept: dict[int, list["Kept"]] = field(default_factory=dict)
     _members: dict[State, Nodes] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class Seating:
         """Seat a pod."""
         guest.seat = seat
         self.guests[seat.site][guest] = None
+        self.shared |= 1 << seat.site
         room = self.room[seat.site]
         for name, amount in guest.kind.room:
             room[name] = room.get(name, 0) - amount
@@ -173,6 +176,8 @@ class Seating:
         """Take a pod off its seat; return that."""
         seat, guest.seat = guest.home, None
         del self.guests[seat.site][guest]
+        if not self.guests[seat.site]:
+            self.shared &= ~(1 << seat.site)
         room = self.room[seat.site]
         for name, amount in guest.kind.room:
             room[name] += amount

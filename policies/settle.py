@@ -17,21 +17,23 @@ from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
+from policies.memo import Memo
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
-from policies.supply import slices_of, survey
+from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
 from policies.waits import Waits
 from policies.walk import Walk
 
 
-def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
-    """Return everything to do now. The order of what is in the view does not matter."""
-    ledger = Ledger(view, settings.quota)
-    return _Settlement(_Sorted(view, ledger), ledger, settings).decide()
+def settle(view: View, settings: Settings = DEFAULTS, memo: Memo | None = None) -> Decision:
+    """Return everything to do now. The order of what is in the view does not matter, nor does the memo but for time."""
+    memo = memo or Memo()
+    ledger = Ledger(view, settings.quota, memo.places(view.nodes))
+    return _Settlement(_Sorted(view, ledger), ledger, settings, memo).decide()
 
 
 class _Sorted:
@@ -67,7 +69,7 @@ class _Sorted:
 class _Settlement:
     """The plan for a view, and what follows from it."""
 
-    def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings, memo: Memo) -> None:
         self.seen, self.ledger = seen, ledger
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
         landing: dict[Constraints, set[str]] = {}
@@ -75,7 +77,9 @@ class _Settlement:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
         up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
         promised = {node.name: _promised_on(node, landing) for node in up}
-        planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
+        sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up]
+        memo.forget_others(up)
+        planner = Planner(sites, memo.admitting([site.node for site in sites]))
         self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
@@ -87,7 +91,8 @@ class _Settlement:
     def decide(self) -> Decision:
         """Return the decision."""
         claims = self._claims()
-        allowed = release([*claims, *self.ground.held], self._stock())
+        candidates = any(claim.role is Role.CANDIDATE for claim in claims)
+        allowed = release([*claims, *self.ground.held], self._stock()) if candidates else {}
         landing: dict[str, Nodes] = {}
         for claim in claims:
             for profile, _ in claim.need if claim.key in allowed else ():

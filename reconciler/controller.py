@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from kube.events import EventRecorder
 from kube.lease import Leadership
 from policies import names
 from policies.decision import Decision, Release, Waiting
+from policies.memo import Memo
 from policies.settings import DEFAULTS, Settings
 from policies.settle import settle as settle_view
 from policies.view import UNSCHEDULABLE_S, PodView, View
@@ -57,12 +59,13 @@ class Controller:
         *,
         write_timeout_s: float,
         settings: Settings = DEFAULTS,
-        settle: Callable[[View, Settings], Decision] = settle_view,
+        settle: Callable[[View, Settings], Decision] | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stop, self._pulse = stop, pulse
-        self._settings, self._settle, self._now, self._clock = settings, settle, now, clock
+        self._settings, self._now, self._clock = settings, now, clock
+        self._settle = settle or partial(settle_view, memo=Memo())
         self._write_timeout_s = write_timeout_s
         self.cluster = seen = Cluster(client)
         self._changes = seen.changes
