@@ -8,7 +8,9 @@ boards in one state; what boards make is worked out once for each state.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import combinations
+from operator import or_
 
 from policies.packing import Packing, State
 from policies.search import Budget
@@ -41,28 +43,47 @@ class Regroup:
 
     def make_room(self, guest: Guest) -> bool:
         """Seat a pod on a few of the freest nodes, who sit there being spread over them anew; return whether it sits."""
-        if not self.budget.spend():
-            return False
         seating, budget = self.seating, self.budget.at_most(_TRIES)
-        sites = guest.kind.candidates
-        for site in nodes_in(guest.kind.candidates):
+        shared = guest.kind.candidates & seating.shared
+        if not shared or not self.budget.spend():  # with nobody there who could move, nothing is gained
+            return False
+        sites, profiles = guest.kind.candidates, dict.fromkeys(guest.kind.profiles)
+        for site in nodes_in(shared):
             for other in seating.guests[site]:
                 sites |= other.kind.candidates
+                profiles |= dict.fromkeys(other.kind.profiles)
+        # Where nobody sits and nothing more can be had nobody moves to.
+        sites &= seating.shared | reduce(or_, map(seating.takers, profiles), 0)
         need = _sum(map(size_of, guest.kind.profiles))
         free = {site: self._left(tuple(seating.states[site])) for site in nodes_in(sites)}
         freest = sorted(free, key=lambda site: (*(-left for left in free[site]), site))[:_FREEST]
+        hosts = {
+            site for site in freest if shared >> site & 1 and budget.spend() and self._could_host(guest.kind, site)
+        }
+        if not hosts:
+            return False
         for size in range(1, _NODES + 1):
             for group in combinations(freest, size):
                 enough = all(
                     left >= asked for left, asked in zip(_sum(free[site] for site in group), need, strict=True)
                 )
-                if not enough or not any(guest.kind.candidates >> site & 1 for site in group):
+                if not enough or hosts.isdisjoint(group):
                     continue
                 if not budget.spend():
                     return False
                 if self._seat(guest, group, budget):
                     return True
         return False
+
+    def _movable(self, site: int) -> list[Guest]:
+        """Return the pods on a node that may move."""
+        return [other for other in self.seating.guests[site] if other.kind.profiles and not other.kind.settled]
+
+    def _could_host(self, kind: Kind, site: int) -> bool:
+        """Return whether a node would hold a pod if all who may move had left."""
+        place = _Place.without(self.seating, site, self._movable(site), kind.profiles)
+        roomy = all(place.room.get(name, 0) >= amount for name, amount in kind.room)
+        return roomy and self.seating.spread(kind, place.boards) is not None
 
     def _left(self, states: tuple[State, ...]) -> tuple[int, int]:
         """Return about how many GB and compute slices of a node's boards nobody holds, rather too many than too few."""
@@ -72,12 +93,7 @@ class Regroup:
 
     def _seat(self, guest: Guest, sites: Sequence[int], budget: Budget) -> bool:
         """Seat a pod on one of these nodes, moving others among them; return whether it sits, else nothing has changed."""
-        movable = [
-            other
-            for site in sites
-            for other in self.seating.guests[site]
-            if other.kind.profiles and not other.kind.settled
-        ]
+        movable = [other for site in sites for other in self._movable(site)]
         everybody = [*movable, guest]
         kinds = sorted(Counter(other.kind for other in everybody).items(), key=_hardest_first)
         profiles = tuple(sorted({name for kind, _ in kinds for name in kind.profiles}, key=_largest_first))

@@ -256,6 +256,10 @@ class Seating:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
         return self._spreading.ways(kind.profiles, self.states[site], settled=kind.settled)
 
+    def takers(self, profile: str) -> Nodes:
+        """Return the nodes of which a board can take one slice more of a profile, be it created or not."""
+        return reduce(or_, (self._members[state] for _, _, state in self._ranking(profile)), 0)
+
     def _find_several(self, kind: Kind, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of several slices, going through the nodes from the cheapest on."""
         key = kind.profiles, kind.settled
@@ -264,7 +268,7 @@ class Seating:
         for site in set(self._changed[ranking.seen :]):
             ranking.stale |= 1 << site
         ranking.seen = len(self._changed)
-        able = reduce(or_, (self._members[state] for _, _, state in self._ranking(kind.profiles[0])), 0)
+        able = self.takers(kind.profiles[0])
         for site in nodes_in(ranking.stale & among):
             ranking.enter(site, self.spread(kind, self.states[site]) if able >> site & 1 else None)
         ranking.stale &= ~among
