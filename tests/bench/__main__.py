@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fuzz, optimality, path, quota, webhook
+from tests.bench import fleet, fragmentation, fuzz, optimality, path, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fleet": fleet.run,
+    "fragmentation": fragmentation.run,
     "fuzz": fuzz.run,
     "optimality": optimality.run,
     "path": path.run,
