@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fragmentation, fuzz, optimality, path, quota, webhook
+from tests.bench import fleet, fragmentation, fuzz, optimality, path, planner, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fuzz": fuzz.run,
     "optimality": optimality.run,
     "path": path.run,
+    "planner": planner.run,
     "quota": quota.run,
     "webhook": webhook.run,
 }
