@@ -80,8 +80,14 @@ class Regroup:
         return [other for other in self.seating.guests[site] if other.kind.profiles and not other.kind.settled]
 
     def _could_host(self, kind: Kind, site: int) -> bool:
-        """Return whether a node would hold a pod if all who may move had left."""
-        place = _Place.without(self.seating, site, self._movable(site), kind.profiles)
+        """Return whether a node would hold a pod if all who may move had left, and that could be for another pod's place.
+
+        Pods of its own kind do not give way to it: of slices that are alike a node holds as many whoever has them.
+        """
+        movable = self._movable(site)
+        if len(set(kind.profiles)) == 1 and all(other.kind is kind for other in movable):
+            return False
+        place = _Place.without(self.seating, site, movable, kind.profiles)
         roomy = all(place.room.get(name, 0) >= amount for name, amount in kind.room)
         return roomy and self.seating.spread(kind, place.boards) is not None
 
