@@ -5,13 +5,15 @@ So a peer that dawdles costs a little memory and no thread: a thread gets reques
 
 import re
 import ssl
+from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from socket import SHUT_WR, socket
 from typing import Final
 
 from webhook.endpoint import MOST_BYTES
 
-_PIECE: Final = 64 * 1024  # bytes read at once
+_PIECE: Final = 16 * 1024  # bytes read at once: TLS has no more in one record
 _TURN: Final = 512 * 1024  # bytes read from one peer before the others have their turn
 _MOST_HEADERS: Final = 64 * 1024
 _END: Final = b"\r\n\r\n"
@@ -39,6 +41,8 @@ class Connection:
 
     Attributes:
         sock: its socket, non-blocking outside of threads.
+        wake: what the loop calls when something has arrived.
+        queue: where it waits; None while a thread has it.
         client: its address.
         server: ours.
         owes: what it owes us.
@@ -51,6 +55,8 @@ class Connection:
 
     def __init__(self, sock: socket, client: tuple[str, int], server: tuple[str, int], memory: Memory) -> None:
         self.sock: socket = sock
+        self.wake: Callable[[socket], None] | None = None
+        self.queue: deque[Connection] | None = None
         self.client = client
         self.server = server
         self.owes = Owes.HANDSHAKE
@@ -61,7 +67,8 @@ class Connection:
         self._memory = memory
         self._received = bytearray()
         self._looked = 0  # up to where there is no end of the headers
-        self._needed: int | None = None  # bytes of the request that is arriving; None while that is not known
+        self._head = 0  # bytes of the headers of the request that is arriving
+        self._needed: int | None = None  # bytes of all of it; None while that is not known
         sock.setblocking(False)  # noqa: FBT003 - the socket interface
 
     def wrap(self, context: ssl.SSLContext) -> None:
@@ -79,20 +86,21 @@ class Connection:
             if self.owes is Owes.HANDSHAKE and isinstance(self.sock, ssl.SSLSocket):
                 self.sock.do_handshake()
                 self.owes = Owes.NOTHING
-            self._read()
+            there = self._read()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-            pass  # later
+            there = self._is_there()  # the rest comes later
         self._hold(len(self._received))
         if self._received:
             self.owes = Owes.REQUEST
-        return self._is_there()
+        return there
 
-    def take(self) -> bytes:
-        """Return the request that is there. Its bytes count as held until `done`."""
-        request = bytes(self._received[: self._needed])
+    def take(self) -> tuple[bytes, bytes]:
+        """Return headers and body of the request that is there. Its bytes count as held until `done`."""
+        with memoryview(self._received) as received:
+            head, body = bytes(received[: self._head]), bytes(received[self._head : self._needed])
         del self._received[: self._needed]
         self._looked, self._needed, self.served = 0, None, True
-        return request
+        return head, body
 
     def done(self, *, stays: bool) -> None:
         """Go on after an answer: with the next request, or with the end, before which the answer has to arrive."""
@@ -104,19 +112,24 @@ class Connection:
         self._hold(len(self._received))
 
     def close(self) -> None:
-        """Close at once; harmless if closed already."""
+        """Close at once and let go of everything; harmless if closed already."""
+        self.wake = None  # it holds us
+        self._received.clear()
         self._hold(0)
         self.sock.close()
 
-    def _read(self) -> None:
-        taken = 0
-        while taken < _TURN or self._pending():  # what TLS has decrypted already wakes nobody later
+    def _read(self) -> bool:
+        """Read until a request is there or it is the others' turn; return whether one is there."""
+        taken, there = 0, False
+        while (not there and taken < _TURN) or self._pending():  # what TLS has decrypted already wakes nobody later
             piece = self.sock.recv(_PIECE)
             if not piece:
                 raise ConnectionResetError("the peer has hung up")
             taken += len(piece)
             if self.owes is not Owes.GOODBYE:
                 self._received += piece
+                there = self._is_there()
+        return there
 
     def _pending(self) -> bool:
         return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
@@ -128,7 +141,9 @@ class Connection:
             if end < 0 and self._looked > _MOST_HEADERS:
                 raise ConnectionResetError("its headers have no end")
             if end >= 0:
-                self._needed, self.whole = _measure(bytes(self._received[: end + len(_END)]))
+                self._head = end + len(_END)
+                size, self.whole = _measure(bytes(self._received[: self._head]))
+                self._needed = self._head + size
         return self._needed is not None and len(self._received) >= self._needed
 
     def _hold(self, size: int) -> None:
@@ -137,11 +152,11 @@ class Connection:
 
 
 def _measure(head: bytes) -> tuple[int, bool]:
-    """Return how many bytes a request has that can be answered, and whether that is all of it.
+    """Return how many bytes of its body a request is answered after, and whether that is all of it.
 
-    A body in chunks or beyond the limit is refused unread, so its headers are enough.
+    A body in chunks or beyond the limit is refused unread.
     """
     length = _LENGTH.search(head)
     size = int(length[1]) if length else 0
     whole = size <= MOST_BYTES and not _CHUNKED.search(head)
-    return len(head) + (size if whole else 0), whole
+    return size if whole else 0, whole

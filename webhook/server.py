@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from selectors import EVENT_READ
 from socket import socket
@@ -38,7 +39,7 @@ MOST_CONNECTIONS: Final = 512
 KEEPALIVE_S: Final = 95
 # A peer on a cluster's network needs milliseconds for a handshake, a request, or to take an answer.
 PATIENCE_S: Final = 2.0
-# Twice the largest review; what is made of it while it is answered takes a few times as much.
+# Twice the largest review.
 MOST_HELD: Final = 16 * 1024 * 1024
 
 
@@ -160,7 +161,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if waiting:  # strangers go first, then who has been waited for longest
             self._hang_up(min(waiting, key=lambda conn: (conn.served, conn.since)))
         self.nr_conns += 1
-        self._await(Connection(sock, client, listener.getsockname(), self._memory))
+        conn = Connection(sock, client, listener.getsockname(), self._memory)
+        conn.wake = partial(self._readable, conn)
+        self._await(conn)
 
     def murder_pending(self) -> None:
         """Hang up on those who have owed us something for too long."""
@@ -178,7 +181,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         request = None
         try:
             conn.sock.settimeout(PATIENCE_S)
-            request = next(RequestParser(self.cfg, (conn.take(),), conn.client))
+            head, body = conn.take()
+            request = next(RequestParser(self.cfg, (head,), conn.client))
+            request.body = BytesIO(body)  # gunicorn's own reader would copy it five times
             return bool(self.handle_request(request, conn)) and conn.whole
         except OSError as error:  # it hung up, or does not take its answer
             self.log.debug("answer to %s not taken: %s", conn.client[0], error)
@@ -207,7 +212,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if not conn.wrapped:
                 self.poller.unregister(conn.sock)
                 conn.wrap(self.context())
-                self.poller.register(conn.sock, EVENT_READ, partial(self._readable, conn))
+                self.poller.register(conn.sock, EVENT_READ, conn.wake)
             there = conn.advance()
         except ssl.SSLError as error:  # the client does not trust us, or speaks no TLS
             self.log.warning("handshake with %s failed: %s", conn.client[0], error)
@@ -233,14 +238,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         idle = conn.owes is Owes.NOTHING
         conn.since = time.monotonic()
         conn.timeout = conn.since + (KEEPALIVE_S if idle and self.alive else PATIENCE_S)
-        (self.keepalived_conns if idle else self.pending_conns).append(conn)
-        self.poller.register(conn.sock, EVENT_READ, partial(self._readable, conn))
+        conn.queue = self.keepalived_conns if idle else self.pending_conns
+        conn.queue.append(conn)
+        self.poller.register(conn.sock, EVENT_READ, conn.wake)
 
     def _unqueue(self, conn: Connection) -> None:
-        for waiting in (self.pending_conns, self.keepalived_conns):
-            with contextlib.suppress(ValueError):
-                waiting.remove(conn)
-        with contextlib.suppress(KeyError, ValueError):  # it is closed already
+        if conn.queue is not None:
+            conn.queue.remove(conn)
+            conn.queue = None
+        with contextlib.suppress(KeyError, ValueError):  # its handshake has not begun
             self.poller.unregister(conn.sock)
 
     def _hang_up(self, conn: Connection) -> None:

@@ -131,7 +131,7 @@ def test_forty_bodies_of_8_mib_fit_into_bounded_memory(server, kept, pause_s):
     while any(thread.is_alive() for thread in threads):
         waits.append(longest_wait(kept, 0.2))
     assert max(waits) < 2.0
-    assert peak_mib(server) < 200
+    assert peak_mib(server) < 150
     assert ask(kept)[0] == 200
 
 
