@@ -56,14 +56,19 @@ def beyond_slices(pod: Pod, rule: Rule, percents: Mapping[str, int]) -> Iterator
 def beyond_requests(pod: Pod) -> Iterator[str]:
     """Yield the faults of containers that would see GPUs for which their pod does not ask."""
     for place in places(pod):
-        for index, variable in enumerate(place.container.env or ()):
-            if _shows_devices(variable):
-                yield fault(
-                    f"{place.path}.env[{index}]",
-                    f"{variable.name}={variable.value or ''}",
-                    "would show GPUs that the pod has not been given, and the policy denies it (visibleDevices): "
-                    "leave it out, it is set where the pod runs",
-                )
+        yield from showing_variables(place.path, place.container.env or ())
+
+
+def showing_variables(path: str, env: Iterable[EnvVar]) -> Iterator[str]:
+    """Yield the faults of variables that would show a container GPUs for which its pod does not ask."""
+    for index, variable in enumerate(env):
+        if _shows_devices(variable):
+            yield fault(
+                f"{path}.env[{index}]",
+                f"{variable.name}={variable.value or ''}",
+                "would show GPUs that the pod has not been given, and the policy denies it (visibleDevices): "
+                "leave it out, it is set where the pod runs",
+            )
 
 
 def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str] = {}) -> Iterator[str]:

@@ -13,6 +13,7 @@ from policies import names
 from policies.estimate import Estimate, Standings
 from policies.faults import fault
 from policies.model import Namespace, Pod
+from policies.policy import BUILT_IN, Rule
 from policies.requests import read_requests
 from policies.view import view_pod
 
@@ -45,13 +46,14 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
         )
 
 
-def came_late(pod: Pod, foreign: Collection[str]) -> Iterator[str]:
+def came_late(pod: Pod, foreign: Collection[str], rule: Rule = BUILT_IN) -> Iterator[str]:
     """Yield a fault for every wish in a new pod, as it is to be stored, that nobody has answered.
 
     The API server asks us again after other mutating webhooks only if it had asked us before: what one of them puts into
-    a pod that named no GPU comes to us here for the first time. `foreign` are resources of another plugin.
+    a pod that named no GPU comes to us here for the first time. `foreign` are resources of another plugin; the rule says
+    whether whole GPUs ask for an answer.
     """
-    requests = read_requests(pod, foreign)
+    requests = read_requests(pod, foreign, rule)
     yield from requests.faults
     for wish in requests.wishes:
         if not wish.answered:
@@ -75,9 +77,10 @@ def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
         )
 
 
-def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings) -> Estimate:
+def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings, gates: bool = True) -> Estimate:
     """Return what is to be said of a pod that is resized in place (the API lets only CPU and memory change).
 
+    `gates` is false where the policy only labels: what a new pod may have there, an old one may grow to.
     To shrink is always fine. One that still waits at a gate is judged by the reconciler like any other that waits.
     Raises QuantityError.
     """
@@ -88,8 +91,10 @@ def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings) -> Esti
     borrows = not before.non_preemptible
     if before.holds or before.released:
         more = {name: now.request[name] - before.request.get(name, 0) for name in grown}
-        return standings.resize(namespace, more, borrows=borrows)
-    return standings.estimate(namespace, {name: now.request[name] for name in grown}, borrows=borrows)
+        judge = standings.resize if gates else standings.label
+        return judge(namespace, more, borrows=borrows)
+    judge = standings.estimate if gates else standings.label
+    return judge(namespace, {name: now.request[name] for name in grown}, borrows=borrows)
 
 
 def has_slices(pod: Pod) -> bool:

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from console.cli import main
 from policies.governing import view_quota
+from policies.judgement import Judgement
 from policies.model import ElasticQuota
-from policies.quotarules import Judgement, judge_quota
+from policies.quotarules import judge_quota
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from policies.estimate import Standings
 from policies.governing import QuotaView
+from policies.gpupolicy import Policies
 from policies.inventory import Inventory
 from policies.settings import Settings
 
@@ -23,6 +24,10 @@ class Cluster(Protocol):
     @property
     def quotas(self) -> Iterable[QuotaView]:
         """Return all quotas, in force or not."""
+
+    @property
+    def policies(self) -> Policies:
+        """Return the policies, each of which governs its namespace."""
 
     @property
     def settings(self) -> Settings:

@@ -1,11 +1,12 @@
 """The guard: what is ours on pods and namespaces nobody but us may change, and no wish is let through unanswered."""
 
+from collections.abc import Callable, Iterable, Iterator
+
 import msgspec
 
 from policies.constraints import constraints_of
-from policies.isolation import reaching_variables
+from policies.isolation import reaching_variables, showing_variables
 from policies.model import EnvVar, Namespace, Pod
-from policies.policy import BUILT_IN
 from policies.validation import came_late, changed_by_users, has_slices, relabelled_by_users, resized
 from webhook.cluster import Cluster
 from webhook.envelope import Request, allowed, decode, forbidden, invalid
@@ -21,10 +22,14 @@ def guard_pod(request: Request, cluster: Cluster) -> bytes:
     if pod is None or old is None:
         return invalid(request, (*faults, *older))
     faults = tuple(changed_by_users(pod, old))
-    if request.sub_resource == "ephemeralcontainers" and has_slices(old) and not BUILT_IN.visible_devices:
-        faults += _debuggers(request)
+    policy = cluster.policies.governing(request.namespace)
+    if request.sub_resource == "ephemeralcontainers" and not policy.rule_for(old.metadata.labels).visible_devices:
+        if has_slices(old):
+            faults += _debuggers(request, reaching_variables)
+        elif policy.is_own(request.namespace):
+            faults += _debuggers(request, showing_variables)
     if request.sub_resource == "resize":
-        found = resized(pod, old, namespace=request.namespace, standings=cluster.standings)
+        found = resized(pod, old, namespace=request.namespace, standings=cluster.standings, gates=policy.gates)
         return forbidden(request, found.faults) if found.faults else allowed(request, warnings=found.warnings)
     return forbidden(request, faults) if faults else allowed(request)
 
@@ -47,7 +52,8 @@ def guard_namespace(request: Request, _cluster: Cluster) -> bytes:
 def _guard_new(pod: Pod, request: Request, cluster: Cluster) -> bytes:
     if is_mirror(pod, request) or request.sub_resource:
         return allowed(request)
-    faults = tuple(came_late(pod, cluster.inventory.offer(constraints_of(pod.spec)).foreign))
+    rule = cluster.policies.governing(request.namespace).rule_for(pod.metadata.labels)
+    faults = tuple(came_late(pod, cluster.inventory.offer(constraints_of(pod.spec)).foreign, rule))
     return invalid(request, faults) if faults else allowed(request)
 
 
@@ -64,7 +70,7 @@ class _Debugged(msgspec.Struct, frozen=True):
     spec: _DebuggedSpec
 
 
-def _debuggers(request: Request) -> tuple[str, ...]:
+def _debuggers(request: Request, reaching: Callable[[str, Iterable[EnvVar]], Iterator[str]]) -> tuple[str, ...]:
     """Return the faults of ephemeral containers that come with this update; those that are there cannot change."""
     now, faults = decode(request.object, _Debugged)
     before, _ = decode(request.old_object, _Debugged)
@@ -75,5 +81,5 @@ def _debuggers(request: Request) -> tuple[str, ...]:
         fault
         for index, container in enumerate(now.spec.ephemeral_containers or ())
         if container.name not in known
-        for fault in reaching_variables(f"spec.ephemeralContainers[{index}]", container.env or ())
+        for fault in reaching(f"spec.ephemeralContainers[{index}]", container.env or ())
     )

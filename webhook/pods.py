@@ -31,6 +31,7 @@ def mutate_pod(request: Request, cluster: Cluster) -> bytes:
             labels=cluster.labels_of(request.namespace),
             inventory=cluster.inventory,
             settings=cluster.settings,
+            policy=cluster.policies.governing(request.namespace),
             standings=cluster.standings,
         ),
     )

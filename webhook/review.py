@@ -16,6 +16,7 @@ from webhook.envelope import Kind, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
 from webhook.guard import guard_namespace, guard_pod
 from webhook.pods import mutate_pod
+from webhook.policies import validate_policy
 from webhook.quotas import validate_composite, validate_elastic
 from webhook.templates import mutate_template
 
@@ -30,6 +31,7 @@ VALIDATING: Final[Mapping[Kind, Reviewer]] = {
     ("", "namespaces"): guard_namespace,
     (names.API_GROUP, "elasticquotas"): validate_elastic,
     (names.API_GROUP, "compositeelasticquotas"): validate_composite,
+    (names.API_GROUP, "gpupolicies"): validate_policy,
 }
 
 

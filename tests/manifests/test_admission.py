@@ -101,6 +101,11 @@ QUOTAS = {
     ],
     "namespaceSelector": {},
 }
+POLICIES = {
+    **QUOTAS,
+    "name": "policies.nos.nebuly.com",
+    "rules": [{**QUOTAS["rules"][0], "resources": ["gpupolicies"]}],
+}
 
 
 def without_conditions(webhook):
@@ -118,6 +123,7 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
         RESIZES,
         SPACES,
         QUOTAS,
+        POLICIES,
     ]
 
 
@@ -145,6 +151,7 @@ def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
         "namespaces",
         "elasticquotas",
         "compositeelasticquotas",
+        "gpupolicies",
     }
 
 

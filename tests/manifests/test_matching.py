@@ -338,8 +338,14 @@ UPDATED = [
     pytest.param(
         {"a": "b"},
         ("debug", "{name}", "--image=i", "--env=NVIDIA_VISIBLE_DEVICES=all"),
-        [],
+        ["/validate ephemeralcontainers"],
         id="another-pod-debugged-with-all-devices",
+    ),
+    pytest.param(
+        {"a": "b"},
+        ("debug", "{name}", "--image=i", "--env=CUDA_MPS_PIPE_DIRECTORY=/x"),
+        [],
+        id="another-pod-debugged-with-mps",
     ),
 ]
 

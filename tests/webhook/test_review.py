@@ -11,6 +11,7 @@ import pytest
 from policies import names
 from policies.estimate import Standings
 from policies.governing import view_quota
+from policies.gpupolicy import UNWRITTEN
 from policies.inventory import Inventory
 from policies.model import CompositeElasticQuota, ElasticQuota
 from policies.settings import DEFAULTS
@@ -44,6 +45,7 @@ CLUSTER = SimpleNamespace(
     inventory=Inventory.of(
         view_node(node) for node in (make_node("a"), make_node("b", mode="mps"), make_node("c", A30))
     ),
+    policies=UNWRITTEN,
     settings=DEFAULTS,
     knows=lambda namespace: namespace != "absent",
     labels_of=lambda namespace: RESTRICTED if namespace == "strict" else {},
@@ -71,8 +73,8 @@ def review(
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def answer(call, body):
-    said = json.loads(call(body, CLUSTER))
+def answer(call, body, cluster=CLUSTER):
+    said = json.loads(call(body, cluster))
     assert (said["apiVersion"], said["kind"], said["response"]["uid"]) == (
         "admission.k8s.io/v1",
         "AdmissionReview",

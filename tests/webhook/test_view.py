@@ -15,11 +15,12 @@ from webhook.view import ClusterView, project_elastic, project_namespace, projec
 
 NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
 ELASTIC, COMPOSITE = (f"/apis/nos.nebuly.com/v1alpha1/{kind}elasticquotas" for kind in ("", "composite"))
+POLICIES = "/apis/nos.nebuly.com/v1alpha1/gpupolicies"
 
 
 @pytest.fixture
 def view(server, client):
-    for path in (ELASTIC, COMPOSITE):
+    for path in (ELASTIC, COMPOSITE, POLICIES):
         server.route("GET", path, listing([], 5))
         server.route("GET", path, events(), watch=True)
     view = ClusterView(client)
@@ -102,6 +103,46 @@ def test_what_quotas_use_is_known_from_their_status(server, view):
     until(lambda: not view.standings.governs("team-a"))
     assert [item.key for item in view.quotas] == ["idle/quota"]
     live.end()
+
+
+def policy(version, namespace="team-a", **spec):
+    metadata = {"name": "policy", "namespace": namespace, "uid": namespace, "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": spec}
+
+
+def test_policies_hold_as_soon_as_the_watch_tells(server, view):
+    live = Live()
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    server.route("GET", POLICIES, listing([policy(5, rules=[{"modes": ["mps"]}])], 5))
+    server.route("GET", POLICIES, live, watch=True)
+    view.start()
+    until(view.synced)
+
+    def modes(namespace="team-a"):
+        return view.policies.governing(namespace).rule_for({}).modes
+
+    assert (modes(), modes("team-b")) == (("mps",), ("mig", "mps"))
+    assert view.policies is view.policies  # made once for all reviews until something changes
+    live.send("MODIFIED", policy(6, rules=[{"modes": ["mig"]}]))
+    until(lambda: modes() == ("mig",))
+    live.send("MODIFIED", policy(7, rules=[{"modes": "mig"}]))
+    until(lambda: view.policies.governing("team-a").faults)
+    live.send("DELETED", policy(8))
+    until(lambda: modes() == ("mig", "mps"))
+    live.end()
+
+
+def test_nothing_is_answered_before_the_policies_are_known(server, view):
+    """W26: an empty memory is not taken for a cluster without policies."""
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    server.route("GET", POLICIES, refusal(503))
+    view.start()
+    server.wait_for(2, "GET", POLICIES)
+    assert not view.synced()
 
 
 def test_a_status_that_somebody_spoilt_counts_as_none():
