@@ -189,7 +189,7 @@ def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> t
     lent = _lent(in_force, usage)
     found: list[QuotaStatus] = []
     for quota in everybody:
-        reason, message = governed.unready.get(quota.title, (names.QUOTA_READY, ""))
+        reason, message = governed.unready.get(quota.title, (names.READY, ""))
         used = usage.used.get(quota.title, {})
         found.append(
             QuotaStatus(

@@ -15,7 +15,7 @@ import structlog
 from kube.client import Client
 from kube.errors import ApiError, Unreachable
 from kube.informer import Informer
-from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
+from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, GPU_POLICIES, NAMESPACES, NODES, PODS
 from policies import names
 from policies.view import PodView
 from reconciler.changes import Changes
@@ -31,6 +31,7 @@ from reconciler.observe import (
     project_pod,
     told,
 )
+from reconciler.policies import project_policy
 from reconciler.quotas import project_composite, project_elastic, project_namespace
 
 
@@ -48,6 +49,7 @@ class Cluster:
     Attributes:
         pods, nodes, budgets, namespaces: of all namespaces.
         quotas: by kind.
+        policies: of all namespaces.
         changes: what they have told since the last decision.
     """
 
@@ -58,6 +60,7 @@ class Cluster:
             names.ELASTIC_QUOTA: Informer(client, ELASTIC_QUOTAS, project_elastic),
             names.COMPOSITE_QUOTA: Informer(client, COMPOSITE_QUOTAS, project_composite),
         }
+        self.policies = Informer(client, GPU_POLICIES, project_policy)
         self.budgets = Informer(client, BUDGETS, project_budget)
         self.namespaces = Informer(client, NAMESPACES, project_namespace)
         self.changes = Changes()
@@ -65,10 +68,12 @@ class Cluster:
         self.nodes.on_change(self.changes.node)
         for quotas in self.quotas.values():
             quotas.on_change(self.changes.quota)
+        self.policies.on_change(self.changes.policy)
         self.budgets.on_change(self.changes.budget)
         self._informers: tuple[_Informer, ...] = (
             self.nodes,
             *self.quotas.values(),
+            self.policies,
             self.budgets,
             self.namespaces,
             self.pods,
@@ -98,6 +103,7 @@ class Cluster:
             now,
             assumed,
             quotas=(quota.view for quotas in self.quotas.values() for quota in quotas.store.list()),
+            policies=(policy.view for policy in self.policies.store.list()),
             budgets=self.budgets.store.list(),
         )
         self.changes.heed(seen)

@@ -20,14 +20,11 @@ from policies.governing import QuotaView, view_quota
 from policies.model import CompositeElasticQuota, ElasticQuota, Namespace
 from policies.quantity import Amounts, Quantity
 from policies.quota import amount
-from policies.timestamps import timestamp
+from reconciler.conditions import Condition, reason_given, with_ready
 from reconciler.patches import Body
 from reconciler.scribe import Difference
 
 REPORT_EVERY_S: Final = 0.25  # the webhook's estimates are no older, and a busy quota is written 4 times a second
-MESSAGE: Final = 1024  # characters
-
-Condition = Mapping[str, object]
 
 
 class ObservedQuota(msgspec.Struct, frozen=True):
@@ -87,20 +84,16 @@ def status_patch(wanted: QuotaStatus, seen: ObservedQuota, now: float) -> Body |
     for field, amounts in (("used", wanted.used), ("borrowed", wanted.borrowed), ("lent", wanted.lent)):
         if changed := _changed(amounts, seen.amounts[field]):
             changes[field] = changed
-    before = next((item for item in seen.conditions if item.get("type") == names.QUOTA_READY), {})
-    ready = {
-        "type": names.QUOTA_READY,
-        "status": "True" if wanted.ready else "False",
-        "observedGeneration": wanted.generation,
-        "reason": wanted.reason,
-        "message": wanted.message[:MESSAGE],
-    }
-    if any(before.get(key) != value for key, value in ready.items()):
-        since = timestamp(now)
-        if before.get("status") == ready["status"]:
-            since = str(before.get("lastTransitionTime") or since)
-        others = [item for item in seen.conditions if item.get("type") != names.QUOTA_READY]
-        changes["conditions"] = [*others, {**ready, "lastTransitionTime": since}]
+    conditions = with_ready(
+        seen.conditions,
+        ready=wanted.ready,
+        reason=wanted.reason,
+        message=wanted.message,
+        generation=wanted.generation,
+        now=now,
+    )
+    if conditions is not None:
+        changes["conditions"] = conditions
     return {"metadata": {"resourceVersion": seen.version}, "status": changes} if changes else None
 
 
@@ -148,8 +141,7 @@ class QuotaReport:
     def _written(self, status: QuotaStatus, seen: ObservedQuota, answer: bytes) -> None:
         """Record an Event if a quota is no longer, or not yet, in force for a reason that is new."""
         self._quotas[status.kind].lay_over(answer)
-        before = next((item.get("reason") for item in seen.conditions if item.get("type") == names.QUOTA_READY), None)
-        if not status.ready and status.reason != before:
+        if not status.ready and status.reason != reason_given(seen.conditions):
             ref = ObjectRef(
                 api_version=_resource(status.kind).api_version,
                 kind=status.kind,

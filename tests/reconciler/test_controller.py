@@ -25,10 +25,11 @@ N1 = "/api/v1/nodes/n1"
 OTHERS = (
     "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
     "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
+    "/apis/nos.nebuly.com/v1alpha1/gpupolicies",
     "/apis/policy/v1/poddisruptionbudgets",
     "/api/v1/namespaces",
 )
-ELASTIC, COMPOSITE, BUDGETS, NAMESPACES = OTHERS
+ELASTIC, COMPOSITE, POLICIES, BUDGETS, NAMESPACES = OTHERS
 DEPLOYMENTS, DAEMONSETS = "/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SLICE = {"nvidia.com/mig-1g.5gb": "1"}
@@ -265,6 +266,26 @@ def test_the_status_of_a_quota_starts_no_cycle_but_its_spec_does(server, term):
         leading.others[ELASTIC].send("MODIFIED", {**quota("7"), "status": {"used": {"nvidia.com/gpu": "1"}}})
         leading.others[ELASTIC].send("MODIFIED", quota("8", 2, min={"nvidia.com/gpu": 2}))
         leading.wait_for_view(lambda view: view.quotas[0].generation == 2)
+        assert len(leading.views) == count + 1
+
+
+def test_a_policy_starts_a_cycle_by_its_spec_alone(server, term):
+    """Design 3.2, quota.admission: whether pods wait for their quota is decided here too."""
+    written = {
+        "metadata": {"name": "p", "namespace": "team-a", "uid": "p", "resourceVersion": "6", "generation": 1},
+        "spec": {"quota": {"admission": "label"}},
+    }
+    with term(lambda _: Decision()).running() as leading:
+        leading.others[POLICIES].send("ADDED", written)
+        leading.wait_for_view(lambda view: [policy.gates for policy in view.policies] == [False])
+        count = len(leading.views)
+        told = {
+            "metadata": {**written["metadata"], "resourceVersion": "7"},
+            "status": {"conditions": [{"type": "Ready"}]},
+        }
+        leading.others[POLICIES].send("MODIFIED", {**written, **told})
+        leading.others[POLICIES].send("DELETED", {**written, "metadata": {**told["metadata"], "resourceVersion": "8"}})
+        leading.wait_for_view(lambda view: not view.policies)
         assert len(leading.views) == count + 1
 
 
