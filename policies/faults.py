@@ -33,7 +33,7 @@ def fault(path: str, value: object, rule: str) -> str:
 def misfits(value: object, expected: type) -> list[str]:
     """Return a fault for every place where a JSON or YAML value does not have the shape of a type; none if it has.
 
-    Knows what `policies.model` is made of: structs, mappings, lists, scalars, words, and unions of them.
+    Knows what `policies.model` is made of: structs, mappings, lists, scalars, words, `object`, and unions of them.
     """
     return list(_misfits(value, _shape(expected), ""))
 
@@ -109,6 +109,8 @@ def _is_of(value: object, shape: inspect.Type) -> bool:
         return any(_is_of(value, each) for each in shape.types)
     if isinstance(shape, inspect.LiteralType):
         return isinstance(value, str) and value in shape.values
+    if isinstance(shape, inspect.CustomType):
+        return True  # `object`: what stands there is read elsewhere
     return type(value) in _KINDS[type(shape)][1]
 
 

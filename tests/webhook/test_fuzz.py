@@ -31,7 +31,7 @@ def test_a_sound_review_is_answered_and_no_wish_is_let_through(seed):
         assert not found, f"seed {seed}, review {number}: {found}\n{json.dumps(written)}"
 
 
-@given(pods, st.sampled_from(["team-a", "strict", "lent", "broken", "one"]))
+@given(pods, st.sampled_from(["team-a", "strict", "lent", "broken", "one", "ruled", "faulty"]))
 def test_odd_pods_are_answered_too(pod, namespace):
     written = json.loads(review(pod, namespace=namespace))
     assert faults(mutate, written, CLUSTER, sound=True, foreign=FOREIGN) == []

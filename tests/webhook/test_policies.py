@@ -199,6 +199,12 @@ def test_a_policy_is_refused_with_every_fault():
     ]
 
 
+def test_a_policy_that_cannot_even_be_read_is_refused_with_its_path():
+    """Nor is that an error of ours, whatever stands in its specification."""
+    response = written({**policy("new", {"modes": 1}), "metadata": {"namespace": "new", "name": 7}})
+    assert response["status"]["message"] == "metadata.name: 7: must be text, not a number: quote it"
+
+
 def test_a_policy_that_is_odd_but_legal_is_answered_with_warnings():
     response = written(policy("shared", {"gpuModels": [A100]}, {"gpuModels": ["NVIDIA-B100"]}, name="second"))
     assert response["allowed"]

@@ -11,9 +11,9 @@ import pytest
 from policies import names
 from policies.estimate import Standings
 from policies.governing import view_quota
-from policies.gpupolicy import UNWRITTEN
+from policies.gpupolicy import Policies, view_policy
 from policies.inventory import Inventory
-from policies.model import CompositeElasticQuota, ElasticQuota
+from policies.model import CompositeElasticQuota, ElasticQuota, GpuPolicy, ObjectMeta
 from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import A30, container, make_node, raw_pod
@@ -41,11 +41,18 @@ QUOTAS = (
     viewed(namespace="broken", min={names.GPU: 3}, max={names.GPU: 1}),
     viewed(CompositeElasticQuota, namespace="default", namespaces=["one", "two"]),
 )
+POLICIES = (
+    view_policy(GpuPolicy(metadata=ObjectMeta(name="policy", namespace=namespace), spec={"rules": [rule]}))
+    for namespace, rule in (
+        ("ruled", {"wholeGpu": {"fraction": "0.5"}, "modes": ["mps", "mig"], "mps": {"threads": "proportional"}}),
+        ("faulty", {"rounding": "down"}),
+    )
+)
 CLUSTER = SimpleNamespace(
     inventory=Inventory.of(
         view_node(node) for node in (make_node("a"), make_node("b", mode="mps"), make_node("c", A30))
     ),
-    policies=UNWRITTEN,
+    policies=Policies(POLICIES),
     settings=DEFAULTS,
     knows=lambda namespace: namespace != "absent",
     labels_of=lambda namespace: RESTRICTED if namespace == "strict" else {},
