@@ -135,7 +135,7 @@ class Applier:
             answer = self._client.merge_patch(write.path, write.body, timeout_s=self._timeout_s)
         except (Conflict, NotFound) as error:
             log.info("write_stale", error=str(error))
-            self._read_again(write)
+            self._informer(write).read_again(write.key, write.uid, timeout_s=self._timeout_s)
             return write, "stale", 0.0
         except (ApiError, Unreachable) as error:
             if outcome_unknown(error):
@@ -150,13 +150,6 @@ class Applier:
             return write, "unknown", 0.0
         log.info("written")
         return write, "done", 0.0
-
-    def _read_again(self, write: Write) -> None:
-        """Lay over the object's state, or its absence; if neither can be had, the watch will tell."""
-        try:
-            self._informer(write).read_again(write.key, write.uid, timeout_s=self._timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("not_read_again", object=write.key, error=str(error))
 
     def _unchanged(self, write: Write) -> bool:
         """Return whether the object is still seen as it was before the write."""
