@@ -76,17 +76,17 @@ class Applier:
         self._failed: dict[str, tuple[int, float]] = {}  # key -> failures in a row, not again before
         self._log = structlog.get_logger()
 
-    def apply(self, decision: Decision, picture: Picture) -> float:
+    def apply(self, decision: Decision, picture: Picture, due_s: float = math.inf) -> float:
         """Carry out a decision; return in how many seconds there is something to try again, infinity if nothing.
 
         Zero if an object was not as decided from, or if something was left for lack of time: the answer is to decide
-        again.
+        again. In `due_s` seconds there are other things to do, which may wait for a second.
         """
         wanted = steps(decision)
         tried = {key_of(step) for step in wanted} | self._unknown.keys()
         self._failed = {key: failed for key, failed in self._failed.items() if key in tried}
         due = [step for step in wanted if self._is_due(key_of(step))]
-        if self._carry_out(lambda step: self._send(write_of(step, picture, self._now())), due):
+        if self._carry_out(lambda step: self._send(write_of(step, picture, self._now())), due, due_s):
             return 0.0
         now = self._clock()
         return min((max(0.0, at - now) for _, at in self._failed.values()), default=math.inf)
@@ -106,13 +106,13 @@ class Applier:
         failed = self._failed.get(key)
         return failed is None or failed[1] <= self._clock()
 
-    def _carry_out(self, send: Callable[[A], _Ended], items: Sequence[A]) -> bool:
+    def _carry_out(self, send: Callable[[A], _Ended], items: Sequence[A], due_s: float = math.inf) -> bool:
         """Send as many as there is time for, and note how they ended. Return whether any was stale or left over."""
         began = self._clock()
 
         def go_on() -> bool:
             spent_s = self._clock() - began
-            return spent_s < AT_LEAST_S or (spent_s < AT_MOST_S and not self._news())
+            return spent_s < AT_LEAST_S or (spent_s < min(AT_MOST_S, due_s) and not self._news())
 
         ended = self._lanes.map(send, items, go_on)
         for write, outcome, asked_s in ended:
