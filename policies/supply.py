@@ -107,11 +107,11 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
     given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
     """
-    counted = any(board.counted for board in node.boards)
-    boards = [_laid_out(board) for board in node.boards] if counted else list(node.boards)
-    missing = need - _tally(tuple(boards)).exist
-    if not (counted or missing):
+    laid_out = tuple(_laid_out(board) if board.counted else board for board in node.boards)
+    missing = need - _tally(laid_out).exist
+    if not missing and laid_out == node.boards:
         return node
+    boards = list(laid_out)
     for profile in sorted(missing.elements(), key=_largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
@@ -142,8 +142,6 @@ def _largest_first(profile: str) -> tuple[int, int, str]:
 
 
 def _laid_out(board: Board) -> Board:
-    if not board.counted:
-        return board
     placed = lay_out(board.model, board.mode, board.counted)
     if placed is None:
         placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
