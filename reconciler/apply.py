@@ -32,9 +32,9 @@ from reconciler.metrics import WRITES
 from reconciler.observe import ObservedNode, Picture
 from reconciler.writes import Write, key_of, steps, write_of
 
-# Writes at a time. The API server takes a few ms for one; under load it takes longer, and shares itself out by what is
-# asked of it: the scheduler alone has as many bindings under way.
-WORKERS: Final = 24
+# Writes at a time. The API server takes a few ms for one, more under load, and shares itself out by what is asked of it:
+# with 8, ten thousand pods are let through no faster than the scheduler and the kubelets write for those before them.
+WORKERS: Final = 32
 AT_LEAST_S: Final = 1.0  # for which writes begin in spite of news: else, where pods come all the time, deciding is all
 AT_MOST_S: Final = 10.0  # for which writes begin without news
 AGAIN: Final = Backoff(base_s=0.5, cap_s=60.0)
