@@ -165,8 +165,9 @@ class Ledger:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one; not those that no node could ever serve. Before all of them stand those for whom others have left, and then
-        those for whom others are on their way out: what these leave is theirs.
+        waiting pods that stand before this one; not those that could never run, by quota or on any node. Before all of
+        them stand those for whom others have left, and then those for whom others are on their way out: what these leave
+        is theirs.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
@@ -199,7 +200,8 @@ class Ledger:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            if pod.gated and could_run(pod):  # who is not gated is counted already
+            beyond = worst > WITHIN_MIN and never(quota, self.then, charge, borrows=not pod.non_preemptible)
+            if pod.gated and not beyond and could_run(pod):  # who is not gated is counted already
                 for name, amount in charge.items():
                     more[name] = more.get(name, 0) + amount
         return inside, outside

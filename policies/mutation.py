@@ -237,7 +237,8 @@ def _annotations(pod: Pod, choices: Sequence[Choice]) -> Iterator[Operation]:
         )
         for choice in choices
     }
-    ours = {names.EVICTED_FOR: None, names.RECORD: write_record(entries) if entries else None}
+    stale = dict.fromkeys((names.EVICTED_FOR, names.RELEASED_AT))
+    ours = {**stale, names.RECORD: write_record(entries) if entries else None}
     yield from changed(("metadata", "annotations"), pod.metadata.annotations, ours)
 
 

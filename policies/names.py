@@ -45,6 +45,7 @@ NON_PREEMPTIBLE: Final = PREFIX + "non-preemptible"
 RECORD: Final = PREFIX + "gpu-request"
 EVICTED_FOR: Final = PREFIX + "evicted-for"
 RELEASED_AT: Final = PREFIX + "released-at"  # when our gate was removed: no condition of the scheduler says it
+OUR_MARKS: Final = (RECORD, EVICTED_FOR, RELEASED_AT)
 
 # Annotations of nodes. spec-* say what the leader wants, status-* what the agent has; the counting ones are those of nos.
 SPEC_GPU: Final = PREFIX + "spec-gpu-"  # spec-gpu-<i>-<profile>: n

@@ -7,9 +7,10 @@ from policies import names
 from policies.packing import Packing, State
 from policies.placement import bin_gb, capacity_for
 from policies.plan import Plan
+from policies.plots import Plot
 from policies.quantity import format_milli
 from policies.seating import Kind, Seating, nodes_in
-from policies.supply import Plot, Room, size_of
+from policies.supply import Room, size_of
 from policies.view import NodeView, PodView
 
 Reason = tuple[str, str]

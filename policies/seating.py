@@ -5,23 +5,17 @@ pod" is one `&` however many nodes there are.
 """
 
 from bisect import insort
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import length_hint
 from typing import NamedTuple
 
 from policies.geometry import Profiles
-from policies.packing import NOTHING, Cost, Packing, State, Step, plus
+from policies.packing import NOTHING, Cost, Packing, State
+from policies.spreading import Spreading
 from policies.supply import Supply
 
 Nodes = int
 """A set of nodes as bits."""
-
-_TRIES = 400  # ways to spread the slices of one pod over the boards of one node that are looked at
-_STEPS = 5_000  # and slices put down to find them: slices of several kinds can fail to fit in very many ways
-_ALL_STEPS = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
 
 
 class Seat(NamedTuple):
@@ -85,14 +79,6 @@ class Kept(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Ways:
-    """Ways to spread the slices of a pod over boards, and how many steps may still be taken to find more."""
-
-    found: list[tuple[Cost, tuple[int, ...]]] = field(default_factory=list)
-    steps: int = _STEPS
-
-
-@dataclass(eq=False, slots=True)
 class Seating:
     """Boards and room of all nodes, with the pods planned so far.
 
@@ -113,11 +99,10 @@ class Seating:
     _kept: dict[int, list["Kept"]] = field(default_factory=dict)
     _members: dict[State, Nodes] = field(default_factory=dict)
     _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
-    _spreads: dict[tuple[object, ...], list[tuple[Cost, tuple[int, ...]]]] = field(default_factory=dict)
-    _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
-    _steps: int = _ALL_STEPS
+    _spreading: Spreading = field(init=False)
 
     def __post_init__(self) -> None:
+        self._spreading = Spreading(self.packing)
         self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
         self.room = [dict(site.room) for site in self.sites]
         self.guests = [{} for _ in self.sites]
@@ -235,59 +220,7 @@ class Seating:
 
     def spreads(self, kind: Kind, states: list[State]) -> list[tuple[Cost, tuple[int, ...]]]:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
-        key = (kind.profiles, kind.settled, *states)
-        if key not in self._spreads:
-            # Without steps left for the whole plan, the cheapest choice for one slice after another must do.
-            allowed = max(min(_STEPS, self._steps), 2 * len(kind.profiles))
-            steps = iter(range(allowed))
-            self._spreads[key] = sorted(islice(self._spread(kind, list(states), (), steps), _TRIES))
-            self._steps -= allowed - length_hint(steps)
-        return self._spreads[key]
-
-    def _spread(
-        self, kind: Kind, states: list[State], plots: tuple[int, ...], steps: Iterator[int]
-    ) -> Iterator[tuple[Cost, tuple[int, ...]]]:
-        """Yield the ways to give boards to the slices that follow those on `plots`, with what they cost."""
-        if len(plots) == len(kind.profiles):
-            yield NOTHING, plots
-            return
-        profile = kind.profiles[len(plots)]
-        # Equal slices are not swapped: the next goes to the same board or a later one.
-        first = plots[-1] if plots and kind.profiles[len(plots) - 1] == profile else 0
-        if not self._may_fit(kind, states, len(plots), first):
-            return
-        options = [
-            (step.cost, plot, step.state)
-            for plot, state in enumerate(states)
-            if plot >= first and state not in states[first:plot] and (step := self._step(kind, state, profile))
-        ]
-        for (cost, plot, state), _ in zip(sorted(options, key=lambda option: option[:2]), steps, strict=False):
-            before, states[plot] = states[plot], state
-            for more, all_plots in self._spread(kind, states, (*plots, plot), steps):
-                yield plus(cost, more), all_plots
-            states[plot] = before
-
-    def _may_fit(self, kind: Kind, states: list[State], done: int, first: int) -> bool:
-        """Return whether boards could take the slices after the first `done` of each profile, if there were no others.
-
-        Those of the next profile go to the boards from `first` on.
-        """
-        return all(
-            sum(self._most_of(kind, state, profile) for state in states[0 if number else first :]) >= count
-            for number, (profile, count) in enumerate(Counter(kind.profiles[done:]).items())
-        )
-
-    def _most_of(self, kind: Kind, state: State, profile: str) -> int:
-        """Return how many slices of one profile a board can still take."""
-        key = (state, profile, kind.settled)
-        if key not in self._most:
-            step = self._step(kind, state, profile)
-            self._most[key] = 1 + self._most_of(kind, step.state, profile) if step else 0
-        return self._most[key]
-
-    def _step(self, kind: Kind, state: State, profile: str) -> Step | None:
-        step = self.packing.add(state, profile)
-        return None if step is None or (kind.settled and step.creates) else step
+        return self._spreading.ways(kind.profiles, states, exist=kind.settled)
 
     def _find_one(self, kind: Kind, profile: str, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""
@@ -296,7 +229,7 @@ class Seating:
             if best and cost != best[0]:
                 break
             nodes = self._members.get(state, 0) & kind.candidates & among
-            if not nodes or self._step(kind, state, profile) is None:
+            if not nodes or self._spreading.step(state, profile, exist=kind.settled) is None:
                 continue
             for site in self.roomy(kind, nodes):
                 seat = Seat(site, (self.states[site].index(state),))

@@ -12,50 +12,18 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policies import names
 from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
-from policies.catalogue import BoardModel
-from policies.geometry import Placements, by_start
+from policies.geometry import by_start
 from policies.needs import is_slice
 from policies.placement import arrange, lay_out, profile_of
+from policies.plots import UNKNOWN, Plot, plot_of, unused
 from policies.view import NodeView, PodView
 
 _REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
 
-UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
-"""A board of which we know nothing, so that nothing can be made on it."""
-
 Room = dict[str, int]
 """What a node has left besides slices, in thousandths: CPU, memory, number of pods, other devices."""
-
-
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """A board as the planner sees it.
-
-    Attributes:
-        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
-        model: what it can do; UNKNOWN where the slices are another tool's.
-        mode: its mode.
-        rigid: nothing may be created or destroyed on it now.
-        fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
-        open: those of them that nobody holds.
-        coming: those of `open` that do not exist yet: the board is being cut.
-        free: slices that exist, that nobody holds and that may go.
-        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
-        leaving: those of `free` or `open` that pods on their way out still hold, so that they cannot go yet.
-    """
-
-    index: int
-    model: BoardModel
-    mode: str
-    rigid: bool
-    fixed: Placements = ()
-    open: Placements = ()
-    coming: Placements = ()
-    free: Placements = ()
-    existing: Placements = ()
-    leaving: Placements = ()
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,20 +72,20 @@ def survey(
     unshown = needed - _tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
-        _plot(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
+        plot_of(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
         for board in then.boards
     ]
     if leaving:
         plots = [
-            replace(plot, leaving=_unused(*boards))
+            replace(plot, leaving=unused(*boards))
             for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
         ]
     doomed = _doomed(node)
-    now = room_left(node, bound)
+    now = _room_left(node, bound)
     return Supply(
         node=node,
         plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
-        room=room_left(node, staying) if leaving else now,
+        room=_room_left(node, staying) if leaving else now,
         now=now,
         grantable=_grantable(node, need + left, doomed),
         doomed=doomed,
@@ -139,11 +107,11 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
     given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
     """
-    counted = any(board.counted for board in node.boards)
-    boards = [_laid_out(board) for board in node.boards] if counted else list(node.boards)
-    missing = need - _tally(tuple(boards)).exist
-    if not (counted or missing):
+    laid_out = tuple(_laid_out(board) if board.counted else board for board in node.boards)
+    missing = need - _tally(laid_out).exist
+    if not missing and laid_out == node.boards:
         return node
+    boards = list(laid_out)
     for profile in sorted(missing.elements(), key=_largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
@@ -174,8 +142,6 @@ def _largest_first(profile: str) -> tuple[int, int, str]:
 
 
 def _laid_out(board: Board) -> Board:
-    if not board.counted:
-        return board
     placed = lay_out(board.model, board.mode, board.counted)
     if placed is None:
         placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
@@ -221,12 +187,6 @@ def _without(node: NodeView, leaving: Collection[str], gone: Counter[str], neede
     return replace(node, boards=tuple(boards))
 
 
-def _unused(board: Board, then: Board) -> Placements:
-    """Return the slices of a board that are used now and are not then."""
-    used, still = (Counter(item.placement for item in each.slices if item.used) for each in (board, then))
-    return tuple(sorted((used - still).elements(), key=by_start))
-
-
 class _Tally(msgspec.Struct, frozen=True):
     """Slices of boards by profile; for reading only, since it is remembered."""
 
@@ -243,32 +203,6 @@ def _tally(boards: tuple[Board, ...]) -> _Tally:
         exist=Counter(item.profile for item in slices),
         used=Counter(item.profile for item in slices if item.used),
         stay=Counter(item.profile for item in slices if not item.withdrawn),
-    )
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _plot(board: Board, in_flight: bool, ordered: Placements | None, protected: frozenset[str]) -> Plot:
-    """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
-    used = [item.placement for item in board.slices if item.used]
-    idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
-    # Slices left from another mode are given away as they are; nothing is made beside them.
-    left = any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
-    rigid = in_flight or not board.cuttable or left or board.mode not in (names.MIG, names.MPS)
-    if rigid:
-        target = Counter(used + idle) if ordered is None else Counter(ordered)
-        opened = sorted((target - Counter(used)).elements(), key=by_start)
-    else:
-        opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
-    return Plot(
-        index=board.index,
-        model=board.model,
-        mode=board.mode,
-        rigid=rigid,
-        fixed=tuple(sorted(used + opened, key=by_start)),
-        open=tuple(opened),
-        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
-        free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
-        existing=tuple(sorted((item.placement for item in board.slices), key=by_start)),
     )
 
 
@@ -316,7 +250,7 @@ def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> di
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 
-def room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
+def _room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
     """Return what a node has left besides slices when these pods are on it."""
     left = dict(node.allocatable)
     for pod in bound:

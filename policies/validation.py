@@ -31,7 +31,7 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
             "is removed by Apportion when the pod's slice is there: create the pod anew if it is to wait no longer",
         )
     for what, now, before, keys in (
-        ("annotations", pod.metadata.annotations, old.metadata.annotations, (names.RECORD, names.EVICTED_FOR)),
+        ("annotations", pod.metadata.annotations, old.metadata.annotations, names.OUR_MARKS),
         ("labels", pod.metadata.labels, old.metadata.labels, (names.CAPACITY_LABEL,)),
     ):
         for key in keys:

@@ -9,11 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-import structlog
-
 from kube.client import Client
-from kube.errors import ApiError, Unreachable
 from kube.informer import Informer
 from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, GPU_POLICIES, NAMESPACES, NODES, PODS
 from policies import names
@@ -78,7 +74,6 @@ class Cluster:
             self.namespaces,
             self.pods,
         )
-        self._log = structlog.get_logger()
 
     def start(self) -> None:
         """Begin to list and to watch."""
@@ -115,19 +110,8 @@ class Cluster:
         A slice that has been withdrawn goes to no pod any more, so what may still hold one is bound by now, or was
         released by us, and that we know from our own writes.
         """
-        try:
-            self.pods.read_afresh(field_selector=f"spec.nodeName={node}", timeout_s=timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("pods_not_read", node=node, error=str(error))
-            return False
-        return True
+        return self.pods.read_afresh(field_selector=f"spec.nodeName={node}", timeout_s=timeout_s)
 
     def read_quotas(self, timeout_s: float) -> bool:
         """See what the API server itself says of all quotas; False if that could not be had."""
-        try:
-            for quotas in self.quotas.values():
-                quotas.read_afresh(timeout_s=timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("quotas_not_read", error=str(error))
-            return False
-        return True
+        return all(quotas.read_afresh(timeout_s=timeout_s) for quotas in self.quotas.values())

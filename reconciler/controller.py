@@ -168,8 +168,9 @@ class Controller:
         self._not_before = decided + min(COALESCE_S, decided - began)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
-            again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
-        return min(again_s, RESYNC_S, *_times(seen.view))
+            evict_s = self._evictor.apply(decision.evict, seen.pods)
+            again_s = self._applier.apply(decision, seen, evict_s)
+        return min(evict_s, again_s, RESYNC_S, *_times(seen.view))
 
     def _lead(self) -> None:
         due = self._clock()

@@ -176,7 +176,7 @@ def test_the_conditions_name_what_the_programs_name(conditions):
     for name in (names.PREFIX, names.NVIDIA_PREFIX, names.NOS_SCHEDULER, names.VISIBLE_DEVICES):
         assert f"'{name}'" in created
     assert f"'{names.RECORD}'" in updated
-    for name in (names.RECORD, names.EVICTED_FOR, names.CAPACITY_LABEL, names.GATE, names.NON_PREEMPTIBLE):
+    for name in (*names.OUR_MARKS, names.CAPACITY_LABEL, names.GATE, names.NON_PREEMPTIBLE):
         assert f"'{name}'" in differs
     assert f"'{names.QUOTA_LABEL}'" in conditions["another-quota-label"]
     assert f"'{names.VISIBLE_DEVICES}'" in differs

@@ -154,6 +154,23 @@ def test_the_term_ends_with_the_lease(server, term):
         assert leading.pulse.alive()
 
 
+def test_once_it_is_to_end_no_further_write_begins(server, term, monkeypatch):
+    """R06: the lease is given up at once, not after what may be ten seconds of writes."""
+    monkeypatch.setattr("reconciler.apply.WORKERS", 1)
+    leading = term()
+    other = raw_pod("team-a/zeta", limits=SLICE, gates=[GATE], version="10")
+    server.route("GET", PODS, listing([gated(), other], 10))
+
+    def end(_, wire):
+        leading.stop.set()
+        wire.json(200, free())
+
+    server.route("PATCH", TRAIN, end)
+    with leading.running():
+        leading.ended()
+    assert len([request for request in server.requests if request.method == "PATCH"]) == 1
+
+
 def test_a_cut_is_allowed_only_after_the_pods_of_its_node_are_read_afresh(server, term):
     """ADR 3, step 4: a pod that the watch has not told of yet holds a withdrawn slice."""
 

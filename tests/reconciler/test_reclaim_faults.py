@@ -109,12 +109,12 @@ def path_of(pod):
 
 
 class Leader:
-    """One term, cycle by cycle; `held` becomes false when the test says so."""
+    """One term, cycle by cycle, for as long as `held` says so."""
 
     def __init__(self, client, cluster, clock):
-        self._cluster, self.held = cluster, True
+        self._cluster, self.held = cluster, lambda: True
         leadership = Leadership(float("inf"), clock)
-        leadership.held = lambda: self.held
+        leadership.held = lambda: self.held()  # noqa: PLW0108 (a test gives it another meanwhile)
         self.controller = Controller(
             client,
             leadership,
@@ -159,9 +159,7 @@ class Story:
         leader = Leader(self._client, self.cluster, lambda: self.now)
         before = self.cluster.writes
         if kill_after is not None:
-            leader.controller._evictor._held = leader.controller._applier._held = lambda: (
-                self.cluster.writes - before < kill_after
-            )
+            leader.held = lambda: self.cluster.writes - before < kill_after
         for _ in range(cycles):
             self.now += 6.0  # beyond the timeout of a write, so that what is unknown is looked at
             leader.cycle()

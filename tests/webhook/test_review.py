@@ -270,6 +270,8 @@ def changed_admitted(change):
         pytest.param(lambda pod: pod["metadata"].pop("annotations"), f"metadata.annotations[{names.RECORD}]", id="all annotations gone"),
         pytest.param(lambda pod: pod["metadata"]["annotations"].update({names.EVICTED_FOR: "a/b"}), f"metadata.annotations[{names.EVICTED_FOR}]",
                      id="victim's mark"),
+        pytest.param(lambda pod: pod["metadata"]["annotations"].update({names.RELEASED_AT: "x"}), f"metadata.annotations[{names.RELEASED_AT}]",
+                     id="time of release"),
         pytest.param(lambda pod: pod["metadata"].update(labels={names.CAPACITY_LABEL: "in-quota"}), f"metadata.labels[{names.CAPACITY_LABEL}]",
                      id="capacity label"),
     ],
