@@ -74,8 +74,8 @@ def admit(
     faults += slicing.faults
     if requests.wishes:
         faults += beyond_slices(pod, rule, _percents(slicing.choices) if rule.proportional_threads else {})
-    elif policy.is_own(namespace) and not rule.visible_devices:
-        faults += beyond_requests(pod)
+    elif policy.is_own(namespace):
+        faults += beyond_requests(pod, rule)
     estimate = Estimate()
     if governed and not faults:
         seen = view_pod(given(pod, slicing.choices))

@@ -4,13 +4,13 @@ An MPS client needs the uid of its daemon, one daemon, the host's shared memory,
 hostIPC. Environment variables and privilege that show a container the whole board defeat every mode.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policies import names
 from policies.asked import at
 from policies.faults import fault
-from policies.model import EnvVar, Pod
+from policies.model import Container, EnvVar, Pod
 from policies.placement import bin_gb, profile_of
 from policies.policy import Rule
 from policies.requests import Place, Slice, Wish, places
@@ -41,27 +41,19 @@ def beyond_slices(pod: Pod, rule: Rule, percents: Mapping[str, int]) -> Iterator
     `percents` are the shares of the threads that we set ourselves, by path of the container.
     """
     for place in places(pod):
-        if not rule.visible_devices:
-            ours = {names.THREAD_PERCENTAGE: str(percents[place.path])} if place.path in percents else {}
-            yield from reaching_variables(place.path, place.container.env or (), ours)
-        context = place.container.security_context
-        if not rule.privileged and context and context.privileged:
-            yield fault(
-                f"{place.path}.securityContext.privileged",
-                "true",
-                "sees every board of the node, so it may not stand in a pod with a slice: leave it out",
-            )
+        ours = {names.THREAD_PERCENTAGE: str(percents[place.path])} if place.path in percents else {}
+        yield from reaching(place.path, place.container, rule, ours)
 
 
-def beyond_requests(pod: Pod) -> Iterator[str]:
+def beyond_requests(pod: Pod, rule: Rule) -> Iterator[str]:
     """Yield the faults of containers that would see GPUs for which their pod does not ask."""
     for place in places(pod):
-        yield from showing_variables(place.path, place.container.env or ())
+        yield from showing(place.path, place.container, rule)
 
 
-def showing_variables(path: str, env: Iterable[EnvVar]) -> Iterator[str]:
-    """Yield the faults of variables that would show a container GPUs for which its pod does not ask."""
-    for index, variable in enumerate(env):
+def showing(path: str, container: Container, rule: Rule) -> Iterator[str]:
+    """Yield the faults of a container that would see GPUs for which its pod does not ask."""
+    for index, variable in enumerate(() if rule.visible_devices else container.env or ()):
         if _shows_devices(variable):
             yield fault(
                 f"{path}.env[{index}]",
@@ -71,12 +63,12 @@ def showing_variables(path: str, env: Iterable[EnvVar]) -> Iterator[str]:
             )
 
 
-def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str] = {}) -> Iterator[str]:
-    """Yield the faults of variables that would show a container more than the slices of its pod.
+def reaching(path: str, container: Container, rule: Rule, ours: Mapping[str, str] = {}) -> Iterator[str]:
+    """Yield the faults of a container that would see more than the slices of its pod.
 
-    `ours` are those that we set, by name, with their values.
+    `ours` are the variables that we set, by name, with their values.
     """
-    for index, variable in enumerate(env):
+    for index, variable in enumerate(() if rule.visible_devices else container.env or ()):
         if variable.name in ours and variable.value == ours[variable.name]:
             continue
         if _shows_devices(variable) or variable.name.startswith(names.MPS_VARIABLES):
@@ -85,6 +77,13 @@ def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str]
                 f"{variable.name}={variable.value or ''}",
                 "would reach beyond the slices of this pod: leave it out, it is set where the pod runs",
             )
+    context = container.security_context
+    if not rule.privileged and context and context.privileged:
+        yield fault(
+            f"{path}.securityContext.privileged",
+            "true",
+            "sees every board of the node, so it may not stand in a pod with a slice: leave it out",
+        )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ webhooks may have put into a new one.
 Asked only where one of these differs; our own service accounts are not asked about.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from policies import names
@@ -21,9 +21,10 @@ _OURS: Final = "is written by Apportion alone, and decides what the pod holds: l
 
 
 def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
-    """Yield a fault for everything of ours that an update changes; a pod on its way out may be changed as one likes."""
-    if pod.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
-        return
+    """Yield a fault for everything of ours that an update changes.
+
+    A pod on its way out is no exception: until it ends, its marks say whose quota it counts in.
+    """
     if _gated(old) and not _gated(pod):
         yield fault(
             "spec.schedulingGates",
@@ -63,6 +64,13 @@ def came_late(pod: Pod, foreign: Collection[str], rule: Rule = BUILT_IN) -> Iter
                 "came into the pod after Apportion had looked at it: have the webhook that adds it run first "
                 "(they run in the order of their configurations' names)",
             )
+
+
+def marked_by_binding(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Yield a fault for everything of ours among the annotations of a Binding, which the API server copies to the pod."""
+    for key in (*names.OUR_MARKS, names.NON_PREEMPTIBLE):
+        if key in annotations:
+            yield fault(f"metadata.annotations[{key}]", annotations[key], "is not for a Binding to give: leave it out")
 
 
 def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:

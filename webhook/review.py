@@ -14,7 +14,7 @@ from policies.templates import KINDS
 from webhook.cluster import Cluster
 from webhook.envelope import Kind, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
-from webhook.guard import guard_namespace, guard_pod
+from webhook.guard import guard_binding, guard_namespace, guard_pod
 from webhook.pods import mutate_pod
 from webhook.policies import validate_policy
 from webhook.quotas import validate_composite, validate_elastic
@@ -28,6 +28,7 @@ MUTATING: Final[Mapping[Kind, Reviewer]] = {
 }
 VALIDATING: Final[Mapping[Kind, Reviewer]] = {
     ("", "pods"): guard_pod,
+    ("", "bindings"): guard_binding,
     ("", "namespaces"): guard_namespace,
     (names.API_GROUP, "elasticquotas"): validate_elastic,
     (names.API_GROUP, "compositeelasticquotas"): validate_composite,

@@ -243,6 +243,15 @@ def test_a_debug_container_may_not_reach_beyond_the_slices_of_its_pod():
         assert answer(validate, body)["allowed"], "it is there already, or the pod has no slice"
 
 
+def test_a_privileged_debug_container_would_see_the_whole_board():
+    """W06, as for containers that are created with their pod."""
+    pod, debugger = admitted(SHARE), {"name": "debug", "securityContext": {"privileged": True}}
+    body = review(debugged(pod, debugger), pod, operation="UPDATE", subResource="ephemeralcontainers")
+    response = answer(validate, body)
+    assert (response["allowed"], response["status"]["code"]) == (False, 403)
+    assert response["status"]["message"].startswith("spec.ephemeralContainers[0].securityContext.privileged: true: ")
+
+
 def test_a_debug_container_that_cannot_be_read_is_denied():
     pod = admitted(SHARE)
     body = review(debugged(pod, {"name": "a", "env": {}}), pod, operation="UPDATE", subResource="ephemeralcontainers")
@@ -283,6 +292,37 @@ def test_only_our_accounts_change_what_is_ours(change, path):
     assert (response["allowed"], response["status"]["code"], response["status"]["reason"]) == (False, 403, "Forbidden")
     assert response["status"]["message"].startswith(f"{path}: ")
     assert answer(validate, by_us) == {"uid": "7b2e", "allowed": True}
+
+
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("sub_resource", ["", "status"], ids=["the pod", "its status"])
+@pytest.mark.parametrize("metadata", [{}, LEAVING], ids=["there", "on its way out"])
+def test_a_user_cannot_have_a_pod_counted_for_somebody_else(metadata, sub_resource):
+    """W35: a pod that ends slowly and bears `evicted-for` would use up another quota in place of its own."""
+    pod = admitted(SHARE)
+    old = {**pod, "metadata": {**pod["metadata"], **metadata}}
+    notes = {**old["metadata"]["annotations"], names.EVICTED_FOR: "team-b/train"}
+    new = {**old, "metadata": {**old["metadata"], "annotations": notes}}
+    body = review(new, old, operation="UPDATE", **({"subResource": sub_resource} if sub_resource else {}))
+    response = answer(validate, body)
+    assert (response["allowed"], response["status"]["code"]) == (False, 403)
+    assert response["status"]["message"].startswith(f"metadata.annotations[{names.EVICTED_FOR}]: team-b/train: ")
+
+
+@pytest.mark.parametrize("kind", [{"subResource": "binding"}, {"resource": {"version": "v1", "resource": "bindings"}}])
+def test_a_binding_does_not_mark_its_pod(kind):
+    """W35: the API server copies its annotations to the pod. Those of others are none of ours."""
+    binding = {"metadata": {"name": "train", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n1"}}
+    assert answer(validate, review(binding, **kind)) == {"uid": "7b2e", "allowed": True}
+    binding["metadata"]["annotations"] |= {names.RECORD: "{}", names.NON_PREEMPTIBLE: "true"}
+    response = answer(validate, review(binding, **kind))
+    assert (response["allowed"], response["status"]["code"]) == (False, 403)
+    assert response["status"]["message"].splitlines() == [
+        f"metadata.annotations[{names.RECORD}]: {{}}: is not for a Binding to give: leave it out",
+        f"metadata.annotations[{names.NON_PREEMPTIBLE}]: true: is not for a Binding to give: leave it out",
+    ]
 
 
 def test_foreign_gates_are_for_others_to_remove():
