@@ -17,7 +17,7 @@ from console.quotatable import quota_paragraphs
 from console.screen import Screen
 from console.snapshot import connected, kubeconfig_option, read
 from policies.decision import Decision
-from policies.quota import amount
+from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import View

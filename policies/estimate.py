@@ -14,8 +14,8 @@ import msgspec
 from policies import names
 from policies.faults import fault
 from policies.governing import Governed, QuotaView, govern
-from policies.quantity import Amounts
-from policies.quota import Usage, amount, never
+from policies.quantity import Amounts, amount
+from policies.quota import Usage
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +70,7 @@ class Standings:
         if quota.title in self._governed.unready:
             why = self._governed.unready[quota.title][1]
             return Estimate(warnings=(f"waits until its quota is put right: {quota.title}: {why}",), held=True)
-        lacks = never(quota, self._usage, charge, borrows=borrows)
-        if lacks:
+        if lacks := self._usage.never(quota, charge, borrows=borrows):
             return Estimate(
                 faults=tuple(
                     fault(lack.resource, amount(lack.resource, lack.asked), f"can never run: {lack.limited(quota)}")

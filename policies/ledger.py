@@ -19,7 +19,7 @@ from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
 from policies.placement import profile_of
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, never, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
 from policies.supply import size_of
 from policies.view import PodView, View
@@ -125,7 +125,7 @@ class Ledger:
     def never(self, pod: PodView) -> list[Lack]:
         """Return what keeps a pod out by quota for ever; nothing if none holds it."""
         quota = self.quota(pod) if self.holds(pod) else None
-        return never(quota, self.then, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
+        return self.then.never(quota, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
 
     def grant(self, pod: PodView) -> None:
         """Count a pod as one that will run."""
@@ -200,7 +200,7 @@ class Ledger:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            beyond = worst > WITHIN_MIN and never(quota, self.then, charge, borrows=not pod.non_preemptible)
+            beyond = worst > WITHIN_MIN and self.then.never(quota, charge, borrows=not pod.non_preemptible)
             if pod.gated and not beyond and could_run(pod):  # who is not gated is counted already
                 for name, amount in charge.items():
                     more[name] = more.get(name, 0) + amount

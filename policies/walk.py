@@ -9,7 +9,8 @@ from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.ledger import Ledger, Member
 from policies.plan import Demand, Planner
-from policies.quota import Lack, amount
+from policies.quantity import amount
+from policies.quota import Lack
 from policies.reasons import Reason
 from policies.reclaim import Reclaim
 from policies.seating import Kind, Nodes

@@ -18,8 +18,7 @@ from policies import names
 from policies.decision import QuotaStatus
 from policies.governing import QuotaView, view_quota
 from policies.model import CompositeElasticQuota, ElasticQuota, Namespace
-from policies.quantity import Amounts, Quantity
-from policies.quota import amount
+from policies.quantity import Amounts, Quantity, amount
 from reconciler.conditions import Condition, reason_given, with_ready
 from reconciler.patches import Body
 from reconciler.scribe import Difference
