@@ -72,7 +72,7 @@ def admit(
         ]
         slicing = choose(wanted, offer, inventory, terms)
     faults += slicing.faults
-    if requests.wishes:
+    if requests.parts:
         faults += beyond_slices(pod, rule, _percents(slicing.choices) if rule.proportional_threads else {})
     elif policy.is_own(namespace):
         faults += beyond_requests(pod, rule)

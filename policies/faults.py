@@ -4,6 +4,7 @@ Decoding stops at the first misfit, which is right for what a program wrote. Wha
 in one answer, so `misfits` is asked after decoding has failed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
@@ -153,5 +154,6 @@ _KINDS: Final[Mapping[type[inspect.Type], tuple[str, tuple[type, ...]]]] = {
 
 def _shown(value: object) -> str:
     words = {None: "null", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else " ".join(str(value).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = words[value] if value is None or isinstance(value, bool) else re.sub(r"\s+", " ", str(value))
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return short if text and text == text.strip() else f'"{short}"'  # else nobody sees what is wrong with it

@@ -14,6 +14,7 @@ from policies.asked import Asked, at, read_annotations
 from policies.faults import fault
 from policies.model import Container, Pod
 from policies.policy import BUILT_IN, Rule
+from policies.quantity import Quantity, QuantityError, parse
 from policies.record import Entry, read_record
 from policies.resources import CONCERNED, GpuResources, read_gpu_resources
 from policies.shares import Memory, Share
@@ -81,6 +82,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         modes: those that the pod names, in its order; None if it names none.
         left: what is left as it is, for people: whole GPUs, slices of another plugin.
         asks: whether it asks for a GPU or a part of one at all, be it readable or not; slices of another plugin are none.
+        parts: whether it asks for a part, and surely so: not by a resource that cannot be read.
         faults: everything that is wrong; with any, the pod is denied.
         warnings: what deserves notice.
     """
@@ -89,6 +91,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[str, ...] | None = None
     left: tuple[str, ...] = ()
     asks: bool = False
+    parts: bool = False
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -173,6 +176,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
         modes=annotations.modes,
         left=tuple(left),
         asks=asks,
+        parts=bool(wishes) or annotations.asks,
         faults=tuple(faults),
         warnings=tuple(warnings),
     )
@@ -252,4 +256,15 @@ def _advice(place: Place, scheduler: str | None) -> tuple[str, ...]:
     resources = place.container.resources
     if resources is None:
         return ()
-    return foreign_advice(FOREIGN_RESOURCES, {**(resources.requests or {}), **(resources.limits or {})}, scheduler)
+    amounts = {**(resources.requests or {}), **(resources.limits or {})}
+    written = {name: _plain(amount) if name in FOREIGN_RESOURCES else amount for name, amount in amounts.items()}
+    return foreign_advice(FOREIGN_RESOURCES, written, scheduler)
+
+
+def _plain(amount: Quantity) -> str:
+    """Return an amount without the suffix that the API server gives it: `3k` is `3000`, behind which a unit can stand."""
+    try:
+        value = parse(amount)
+    except QuantityError:
+        return str(amount)
+    return str(value) if value.denominator == 1 else str(amount)

@@ -66,6 +66,9 @@ CREATED = [
     pytest.param(pod("fraction", annotations={"nos.nebuly.com/gpu-fraction": "0.5"}), True, id="annotation"),
     pytest.param(pod("near", annotations={"nos.nebuly.com/gpu-fractoin": "0.5"}), True, id="near-miss-annotation"),
     pytest.param(pod("near-gpu", resources=gpu("1", "nvidia.com/gpu-10g")), True, id="near-miss-resource"),
+    pytest.param(
+        pod("quota-only", resources=gpu("10", "nos.nebuly.com/gpu-memory")), True, id="W39-resource-of-quotas"
+    ),
     pytest.param(pod("kai", annotations={"gpu-fraction": "0.5"}), True, id="KAI"),
     pytest.param(pod("hami", resources=gpu("3000", "nvidia.com/gpumem")), True, id="HAMi-resource"),
     pytest.param(pod("hami-notes", annotations={"nvidia.com/vgpu-mode": "mig"}), True, id="HAMi-annotation"),
@@ -376,8 +379,8 @@ def test_a_change_reaches_us_only_where_something_of_ours_differs(
 @pytest.mark.parametrize(
     ("annotations", "asked"),
     [
-        pytest.param({}, [], id="as-schedulers-do"),
-        pytest.param({"a": "b"}, [], id="another-annotation"),
+        pytest.param({}, [], id="bound-as-schedulers-do"),
+        pytest.param({"a": "b"}, [], id="bound-with-another-annotation"),
         pytest.param({"nos.nebuly.com/evicted-for": "a/b"}, ["/validate binding"], id="marked-by-its-binding"),
     ],
 )

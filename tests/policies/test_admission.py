@@ -405,6 +405,17 @@ def test_all_faults_of_a_pod_are_told_at_once():
     ]  # fmt: skip
 
 
+def test_a_wish_that_cannot_be_read_hides_no_other_fault():
+    raw = raw_pod(
+        annotations={names.FRACTION: "half", names.MODE: "gpu"},
+        containers=[container(env={"NVIDIA_VISIBLE_DEVICES": "all"}, securityContext={"privileged": True})],
+    )
+    assert [text.split(":")[0] for text in faults(raw)] == [
+        "metadata.annotations[nos.nebuly.com/gpu-fraction]", "metadata.annotations[nos.nebuly.com/gpu-mode]",
+        "spec.containers[0].env[0]", "spec.containers[0].securityContext.privileged",
+    ]  # fmt: skip
+
+
 # What is said ---------------------------------------------------------------------------------------------------------
 
 

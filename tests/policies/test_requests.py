@@ -240,6 +240,13 @@ def test_what_is_noticed_without_harm_is_a_warning():
     )
 
 
+@pytest.mark.parametrize(("stored", "told"), [("3k", "3000Mi"), (40, "40Mi")])
+def test_advice_can_be_copied_although_the_api_server_writes_amounts_its_own_way(stored, told):
+    """W39: 3000 in a manifest reaches us as 3k."""
+    (warning,) = read_requests(make_pod(limits={"nvidia.com/gpumem": stored})).warnings
+    assert warning.endswith(f'write {MEMORY}: "{told}"')
+
+
 def record(asked, given, mode="mig", **more):
     entry = {"asked": asked, "given": given, "mode": mode, **more}
     return {names.RECORD: json.dumps({"v": 1, "containers": {"main": entry}})}
