@@ -8,11 +8,11 @@ from typing import Final
 from policies import names
 from policies.boards import Board
 from policies.packing import State
-from policies.placement import capacity_for, resource_of
+from policies.placement import capacity_for, resource_of, size_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
 from policies.seating import Kept, Kind, Nodes, Seating, nodes_in
-from policies.supply import Supply, size_of, survey
+from policies.supply import Supply, survey
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
 _MOST_HELD: Final = 64  # places

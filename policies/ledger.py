@@ -17,11 +17,10 @@ from policies.charges import Charges
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
-from policies.placement import profile_of
+from policies.placement import profile_of, size_of
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
-from policies.supply import size_of
 from policies.view import PodView, View
 
 

@@ -58,6 +58,13 @@ def profile_of(resource: str) -> str:
     )
 
 
+def size_of(profile: str) -> tuple[int, int]:
+    """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
+    compute, _, memory = profile.rpartition("g.")
+    digits = memory.partition("gb")[0]
+    return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
+
+
 def fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> bool:
     """Return whether a board in that mode can hold all wanted slices beside the fixed ones.
 

@@ -13,11 +13,11 @@ import msgspec
 from policies.annotations import Placement
 from policies.constraints import Constraints
 from policies.geometry import by_start
-from policies.placement import profile_of
+from policies.placement import profile_of, size_of
 from policies.repair import improve, make_room
 from policies.search import Budget
 from policies.seating import Guest, Kind, Nodes, Seating
-from policies.supply import Supply, room_request, size_of
+from policies.supply import Supply, room_request
 from policies.view import NodeView, PodView
 
 _TRIES = 10_000  # of all repairs of one plan together

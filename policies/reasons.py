@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies import names
 from policies.packing import Packing, State
-from policies.placement import bin_gb, capacity_for
+from policies.placement import bin_gb, capacity_for, size_of
 from policies.plan import Plan
 from policies.plots import Plot
 from policies.quantity import amount
 from policies.seating import Kind, Seating, nodes_in
-from policies.supply import Room, size_of
+from policies.supply import Room
 from policies.view import NodeView, PodView
 
 Reason = tuple[str, str]

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from policies import names
 from policies.annotations import PlacedSlice
 from policies.needs import is_slice
+from policies.occupancy import occupied
 from policies.placement import profile_of, resource_of
 from policies.plan import admits
 from policies.settle import settle
-from policies.supply import occupied, room_request, slices_of
+from policies.supply import room_request, slices_of
 from policies.view import View, view_node, view_pod
 from tests.builders import make_node, make_pod
 from tests.policies.teams import let_go

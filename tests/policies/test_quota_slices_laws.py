@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.governing import QuotaView
-from policies.placement import profile_of
+from policies.placement import profile_of, size_of
 from policies.settle import settle
-from policies.supply import size_of
 from tests.policies.cluster import agent_step, carry_out, end, land_all, write
 from tests.policies.teams import carried_out, relabelled
 from tests.policies.test_settle_laws import random_cluster
