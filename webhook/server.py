@@ -7,7 +7,6 @@ hung up on after `PATIENCE_S`. Nor can peers use us up: of requests about `MOST_
 when there are too many connections the one of least use makes room for the next.
 """
 
-import contextlib
 import ssl
 import time
 from collections import deque
@@ -44,7 +43,7 @@ MOST_HELD: Final = 16 * 1024 * 1024
 
 
 class Serving(Struct, frozen=True, kw_only=True):
-    """What a worker serves: the application, the TLS context for new handshakes, and how to end it all."""
+    """What a worker serves: the application, the TLS context for new connections, and how to end it all."""
 
     app: Flask
     context: Callable[[], ssl.SSLContext | None]
@@ -157,13 +156,17 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             sock, client = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        try:
+            tls = self.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:  # there is no certificate yet, or the peer is gone again
+            self.log.debug("connection with %s ended: %s", client[0], error)
+            sock.close()
+            return
         waiting = (*self.pending_conns, *self.keepalived_conns) if self.nr_conns + 1 >= self.worker_connections else ()
         if waiting:  # strangers go first, then who has been waited for longest
             self._hang_up(min(waiting, key=lambda conn: (conn.served, conn.since)))
         self.nr_conns += 1
-        conn = Connection(sock, client, listener.getsockname(), self._memory)
-        conn.wake = partial(self._readable, conn)
-        self._await(conn)
+        self._await(Connection(tls, client, listener.getsockname(), self._memory))
 
     def murder_pending(self) -> None:
         """Hang up on those who have owed us something for too long."""
@@ -207,12 +210,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def _readable(self, conn: Connection, _sock: socket | None = None) -> None:
         """Take what has arrived on a connection."""
+        if conn.queue is None:
+            return  # hung up on since the poller saw it, to make room
         owed = conn.owes
         try:
-            if not conn.wrapped:
-                self.poller.unregister(conn.sock)
-                conn.wrap(self.context())
-                self.poller.register(conn.sock, EVENT_READ, conn.wake)
             there = conn.advance()
         except ssl.SSLError as error:  # the client does not trust us, or speaks no TLS
             self.log.warning("handshake with %s failed: %s", conn.client[0], error)
@@ -240,13 +241,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         conn.timeout = conn.since + (KEEPALIVE_S if idle and self.alive else PATIENCE_S)
         conn.queue = self.keepalived_conns if idle else self.pending_conns
         conn.queue.append(conn)
-        self.poller.register(conn.sock, EVENT_READ, conn.wake)
+        self.poller.register(conn.sock, EVENT_READ, partial(self._readable, conn))
 
     def _unqueue(self, conn: Connection) -> None:
         if conn.queue is not None:
             conn.queue.remove(conn)
             conn.queue = None
-        with contextlib.suppress(KeyError, ValueError):  # its handshake has not begun
             self.poller.unregister(conn.sock)
 
     def _hang_up(self, conn: Connection) -> None:

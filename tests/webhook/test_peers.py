@@ -157,6 +157,27 @@ def test_a_body_in_chunks_is_refused_before_it_arrives(server):
     assert peer.sock.recv(1) == b""
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param(b"Content-Length: 1000000000\r\n", id="ten digits"),
+        pytest.param(b"Content-Length: 2\r\nContent-Length: 0\r\n", id="two lengths"),
+        pytest.param(b"Content-Length: +2\r\n", id="a sign"),
+        pytest.param(b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", id="a length of chunks"),
+    ],
+)
+def test_after_a_body_of_unclear_length_nothing_is_taken_for_a_request(server, framing):
+    """Whoever reads the length otherwise than we do would slip a second request past what stands between us."""
+    peer = server.connect()
+    peer.connect()
+    peer.sock.sendall(HEAD + framing + b"\r\n" + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    read = b""
+    while piece := peer.sock.recv(65536):
+        read += piece
+    assert read.count(b"HTTP/1.1 ") == 1
+    assert read[9:10] == b"4"
+
+
 def test_requests_that_arrive_together_are_answered_in_turn(server):
     """And one that arrives in pieces, cut at every place."""
     peer = server.connect()
