@@ -16,7 +16,8 @@ from policies import __version__, names
 from webhook.app import create_app
 from webhook.metrics import Metrics
 from webhook.review import mutate, validate
-from webhook.server import THREADS, Server, Serving, Worker
+from webhook.server import Server, Serving
+from webhook.worker import THREADS, Worker
 from webhook.view import ClusterView
 
 _USER_AGENT = f"apportion-webhook/{__version__}"

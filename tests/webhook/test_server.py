@@ -14,7 +14,8 @@ import pytest
 
 from tests.webhook.process import HOST, ask, seconds, serving, stuck_peers
 from webhook.connection import Connection, Memory
-from webhook.server import Server, Worker
+from webhook.server import Server
+from webhook.worker import Worker
 
 
 @pytest.fixture(scope="module")
