@@ -17,8 +17,8 @@ from webhook.app import create_app
 from webhook.metrics import Metrics
 from webhook.review import mutate, validate
 from webhook.server import Server, Serving
-from webhook.worker import THREADS, Worker
 from webhook.view import ClusterView
+from webhook.worker import THREADS, Worker
 
 _USER_AGENT = f"apportion-webhook/{__version__}"
 

@@ -1,4 +1,4 @@
-"""AdmissionReviews in, answers out: who answers which kind. Each kind has a module of its own, and a line here.
+"""AdmissionReviews in, answers out: who answers which kind. Each kind has a line here.
 
 A review is answered from memory and has no side effect, dry run or not. What is decided is `policies`' matter.
 """
@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.model import CompositeElasticQuota, ElasticQuota
 from policies.templates import KINDS
 from webhook.cluster import Cluster
 from webhook.envelope import Kind, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
 from webhook.guard import guard_binding, guard_namespace, guard_pod
+from webhook.objects import validate_policy, validate_quota
 from webhook.pods import mutate_pod
-from webhook.policies import validate_policy
-from webhook.quotas import validate_composite, validate_elastic
 from webhook.templates import mutate_template
 
 Reviewer = Callable[[Request, Cluster], bytes]
@@ -30,8 +30,8 @@ VALIDATING: Final[Mapping[Kind, Reviewer]] = {
     ("", "pods"): guard_pod,
     ("", "bindings"): guard_binding,
     ("", "namespaces"): guard_namespace,
-    (names.API_GROUP, "elasticquotas"): validate_elastic,
-    (names.API_GROUP, "compositeelasticquotas"): validate_composite,
+    (names.API_GROUP, "elasticquotas"): partial(validate_quota, ElasticQuota),
+    (names.API_GROUP, "compositeelasticquotas"): partial(validate_quota, CompositeElasticQuota),
     (names.API_GROUP, "gpupolicies"): validate_policy,
 }
 
@@ -65,7 +65,5 @@ def _answer(request: Request, reviewer: Reviewer, cluster: Cluster) -> bytes:
         return allowed(request)
     try:
         return reviewer(request, cluster)
-    except (
-        msgspec.ValidationError
-    ) as error:  # an amount or a time that is none; the API server lets no such object pass
+    except msgspec.ValidationError as error:  # an amount or a time that is none: the API server lets none pass
         return invalid(request, (f"{request.resource.resource}: {error}",))
