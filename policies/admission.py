@@ -80,8 +80,7 @@ def admit(
     if governed and not faults:
         seen = view_pod(given(pod, slicing.choices))
         charge = {**seen.request, **derived(seen.moments, offer.place, settings.quota)}
-        judge = standings.estimate if policy.gates else standings.label
-        estimate = judge(namespace, charge, borrows=not seen.non_preemptible)
+        estimate = standings.estimate(namespace, charge, borrows=not seen.non_preemptible, gates=policy.gates)
     cut = any(choice.cut for choice in slicing.choices)
     faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
     faults += estimate.faults

@@ -88,21 +88,20 @@ def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
 def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings, gates: bool = True) -> Estimate:
     """Return what is to be said of a pod that is resized in place (the API lets only CPU and memory change).
 
-    `gates` is false where the policy only labels: what a new pod may have there, an old one may grow to.
+    `gates` is false where the policy only labels.
     To shrink is always fine. One that still waits at a gate is judged by the reconciler like any other that waits.
     Raises QuantityError.
     """
     now, before = view_pod(pod), view_pod(old)
     if before.terminating or before.finished:
         return Estimate()
-    grown = {name for name, amount in now.request.items() if amount > before.request.get(name, 0)}
+    had = before.request
+    grown = {name: amount for name, amount in now.request.items() if amount > had.get(name, 0)}
     borrows = not before.non_preemptible
-    if before.holds or before.released:
-        more = {name: now.request[name] - before.request.get(name, 0) for name in grown}
-        judge = standings.resize if gates else standings.label
-        return judge(namespace, more, borrows=borrows)
-    judge = standings.estimate if gates else standings.label
-    return judge(namespace, {name: now.request[name] for name in grown}, borrows=borrows)
+    if not (before.holds or before.released):
+        return standings.estimate(namespace, grown, borrows=borrows, gates=gates)
+    more = {name: amount - had.get(name, 0) for name, amount in grown.items()}
+    return standings.resize(namespace, more, borrows=borrows, gates=gates)
 
 
 def has_slices(pod: Pod) -> bool:
