@@ -17,6 +17,8 @@ from policies.spelling import OUR_KEYS, nearest
 _PER_CONTAINER: Final = (names.FRACTION, names.MEMORY, names.COUNT)
 _COUNT_RULE: Final = "a count is a whole number of at least 1"
 _MODE_RULE: Final = f"a mode is one of {', '.join(names.MODES)}; several, in order of preference, with commas"
+_SWITCH: Final = ("true", "false")
+_SWITCH_RULE: Final = 'a pod with "true" borrows nothing and is never evicted; write that, or "false"'
 _MOST_DIGITS: Final = 6  # of a count
 
 
@@ -72,6 +74,8 @@ def read_annotations(annotations: Mapping[str, str], containers: Sequence[str], 
         return _NONE
     faults: list[str] = []
     warnings: list[str] = []
+    if (stays := ours.get(names.NON_PREEMPTIBLE, "true")) not in _SWITCH:
+        faults.append(fault(at(names.NON_PREEMPTIBLE), stays, _SWITCH_RULE))
     target = ours.get(names.CONTAINER)
     if target is not None and target not in containers:
         faults.append(_no_container(names.CONTAINER, target, containers))

@@ -5,6 +5,7 @@ hostIPC. Environment variables and privilege that show a container the whole boa
 """
 
 from collections.abc import Iterator, Mapping
+from posixpath import normpath
 from typing import Final
 
 from policies import names
@@ -16,7 +17,7 @@ from policies.policy import Rule
 from policies.requests import Place, Slice, Wish, places
 from policies.settings import Settings
 
-_SHARED_MEMORY: Final = ["dev", "shm"]
+_SHARED_MEMORY: Final = ["", "dev", "shm"]
 _NO_HOST_IPC: Final = ("baseline", "restricted")  # Pod Security Standards, control "Host Namespaces"
 _BLIND: Final = ("none", "void")  # values of NVIDIA_VISIBLE_DEVICES that show no device
 
@@ -28,6 +29,7 @@ def barred_modes(
     mps = (
         *_several(wish, "an MPS client talks to one daemon"),
         *_other_user(pod, wish.place, settings.mps.user_id),
+        *_users_of_its_own(pod, settings.mps.user_id),
         *_hidden_shared_memory(wish.place),
         *(_no_host_ipc(namespace, labels) if rule.host_ipc else ()),
     )
@@ -121,9 +123,19 @@ def _other_user(pod: Pod, place: Place, user_id: int) -> Iterator[str]:
             return  # the container's own setting wins over the pod's
 
 
+def _users_of_its_own(pod: Pod, user_id: int) -> Iterator[str]:
+    if pod.spec.host_users is False:
+        yield fault(
+            "spec.hostUsers",
+            "false",
+            f"in a user namespace no client of MPS is the user of its daemon, {user_id}, and hostIPC is forbidden: "
+            "leave it out, or ask for MIG",
+        )
+
+
 def _hidden_shared_memory(place: Place) -> Iterator[str]:
     for index, mount in enumerate(place.container.volume_mounts or ()):
-        if [part for part in mount.mount_path.split("/") if part not in ("", ".")] == _SHARED_MEMORY:
+        if normpath(f"/{mount.mount_path.lstrip('/')}").split("/") == _SHARED_MEMORY:
             yield fault(
                 f"{place.path}.volumeMounts[{index}].mountPath",
                 mount.mount_path,

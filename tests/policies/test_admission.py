@@ -317,6 +317,12 @@ def pod_with(limits=None, annotations=None, spec=None, **own):
         pytest.param(pod_with(CLIENT, volumeMounts=[{"name": "a", "mountPath": "/data"}, {"name": "b", "mountPath": "/dev//shm/"}]), {},
                      "spec.containers[0].volumeMounts[1].mountPath: /dev//shm/: hides the shared memory by which an MPS client talks to its daemon: "
                      "mount it elsewhere, or ask for MIG", id="shared memory"),
+        pytest.param(pod_with(CLIENT, volumeMounts=[{"name": "a", "mountPath": "//dev/a/../shm"}]), {},
+                     "spec.containers[0].volumeMounts[0].mountPath: //dev/a/../shm: hides the shared memory by which an MPS client talks to its "
+                     "daemon: mount it elsewhere, or ask for MIG", id="shared memory by a detour"),
+        pytest.param(pod_with(CLIENT, spec={"hostUsers": False}), {},
+                     "spec.hostUsers: false: in a user namespace no client of MPS is the user of its daemon, 1000, and hostIPC is forbidden: "
+                     "leave it out, or ask for MIG", id="W31 W32 a user namespace"),
         pytest.param(pod_with(CLIENT), {"labels": RESTRICTED},
                      "spec.hostIPC: true: MPS needs it, and pod-security.kubernetes.io/enforce=restricted of namespace team-a forbids it: "
                      "ask for MIG, or have the policy say mps.hostIPC: false", id="W31 pod security"),

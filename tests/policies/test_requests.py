@@ -163,6 +163,9 @@ def test_modes_are_an_ordered_list(text, modes):
                      f"metadata.annotations[nos.nebuly.com/gpu-fractoin]: 0.5: there is no such key: write {FRACTION}", id="W34 annotation"),
         pytest.param({"annotations": {"nos.nebuly.com/gpu-memry.main": "1"}},
                      f"metadata.annotations[nos.nebuly.com/gpu-memry.main]: 1: there is no such key: write {MEMORY}.main", id="W34 container key"),
+        pytest.param({"annotations": {names.NON_PREEMPTIBLE: "True"}},
+                     f'metadata.annotations[{names.NON_PREEMPTIBLE}]: True: a pod with "true" borrows nothing and is never evicted; '
+                     'write that, or "false"', id="evicted all the same"),
         pytest.param({"limits": {"nvidia.com/gpu-10gib": "1"}},
                      "spec.containers[0].resources.limits[nvidia.com/gpu-10gib]: 1: there is no such resource: write nvidia.com/gpu-10gb",
                      id="W34 MPS slice"),
