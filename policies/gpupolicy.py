@@ -122,12 +122,11 @@ class _WholeGpu(_Wire, frozen=True):
             said = "both" if self.memory is not None else "neither"
             yield fault("fraction", said, "a whole GPU becomes a share or an amount of memory: write one of the two")
         elif not self.ask:
-            key, value, rule = (
-                ("memory", self.memory, MEMORY_RULE)
-                if self.fraction is None
-                else ("fraction", self.fraction, SHARE_RULE)
+            yield (
+                fault("fraction", self.fraction, SHARE_RULE)
+                if self.fraction is not None
+                else fault("memory", self.memory, MEMORY_RULE)
             )
-            yield fault(key, value, rule)
 
 
 class _Limits(_Wire, frozen=True):

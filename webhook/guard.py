@@ -31,17 +31,17 @@ def guard_pod(request: Request, cluster: Cluster) -> bytes:
     old, older = decode(request.old_object, Pod)
     if pod is None or old is None:
         return invalid(request, (*faults, *older))
-    faults = tuple(changed_by_users(pod, old))
     policy = cluster.policies.governing(request.namespace)
+    if request.sub_resource == "resize":  # the API server takes nothing else out of it
+        found = resized(pod, old, namespace=request.namespace, standings=cluster.standings, gates=policy.gates)
+        return forbidden(request, found.faults) if found.faults else allowed(request, warnings=found.warnings)
+    faults = tuple(changed_by_users(pod, old))
     if request.sub_resource == "ephemeralcontainers":
         rule = policy.rule_for(old.metadata.labels)
         if has_slices(old):
             faults += _debuggers(request, rule, reaching)
         elif policy.is_own(request.namespace):
             faults += _debuggers(request, rule, showing)
-    if request.sub_resource == "resize":
-        found = resized(pod, old, namespace=request.namespace, standings=cluster.standings, gates=policy.gates)
-        return forbidden(request, found.faults) if found.faults else allowed(request, warnings=found.warnings)
     return forbidden(request, faults) if faults else allowed(request)
 
 

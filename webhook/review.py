@@ -13,7 +13,7 @@ from policies import names
 from policies.model import CompositeElasticQuota, ElasticQuota
 from policies.templates import KINDS
 from webhook.cluster import Cluster
-from webhook.envelope import Kind, Request, allowed, invalid, read
+from webhook.envelope import GroupResource, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
 from webhook.guard import guard_binding, guard_namespace, guard_pod
 from webhook.objects import validate_policy, validate_quota
@@ -22,11 +22,11 @@ from webhook.templates import mutate_template
 
 Reviewer = Callable[[Request, Cluster], bytes]
 
-MUTATING: Final[Mapping[Kind, Reviewer]] = {
+MUTATING: Final[Mapping[GroupResource, Reviewer]] = {
     ("", "pods"): mutate_pod,
     **{(kind.group, kind.plural): partial(mutate_template, kind) for kind in KINDS},
 }
-VALIDATING: Final[Mapping[Kind, Reviewer]] = {
+VALIDATING: Final[Mapping[GroupResource, Reviewer]] = {
     ("", "pods"): guard_pod,
     ("", "bindings"): guard_binding,
     ("", "namespaces"): guard_namespace,
@@ -46,10 +46,10 @@ def validate(body: bytes, cluster: Cluster) -> bytes:
     return _review(body, cluster, VALIDATING)
 
 
-def _review(body: bytes, cluster: Cluster, reviewers: Mapping[Kind, Reviewer]) -> bytes:
+def _review(body: bytes, cluster: Cluster, reviewers: Mapping[GroupResource, Reviewer]) -> bytes:
     try:
         request = read(body)
-        reviewer = reviewers.get(request.kind)
+        reviewer = reviewers.get(request.group_resource)
         if reviewer is None:
             known = ", ".join(plural for _, plural in reviewers)
             raise MalformedReview(f"{request.resource.resource}: not reviewed here, only {known}")

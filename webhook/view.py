@@ -77,8 +77,8 @@ class ClusterView:
             Informer(client, ELASTIC_QUOTAS, project_elastic),
             Informer(client, COMPOSITE_QUOTAS, project_composite),
         )
-        self._written = Informer(client, GPU_POLICIES, project_policy)
-        self._informers: tuple[_Informer, ...] = (self._sites, self._labels, *self._quotas, self._written)
+        self._policy_views = Informer(client, GPU_POLICIES, project_policy)
+        self._informers: tuple[_Informer, ...] = (self._sites, self._labels, *self._quotas, self._policy_views)
         # Each with the versions of the stores that it was made from.
         self._standings = (0, 0), UNGOVERNED
         self._policies = 0, UNWRITTEN
@@ -118,10 +118,10 @@ class ClusterView:
     @property
     def policies(self) -> Policies:
         """Return the policies; made anew by the first review after a change."""
-        version = self._written.store.version  # read first: what changes meanwhile is for the next review
+        version = self._policy_views.store.version  # read first: what changes meanwhile is for the next review
         known, policies = self._policies
         if known != version:
-            policies = Policies(self._written.store.list())
+            policies = Policies(self._policy_views.store.list())
             self._policies = version, policies
         return policies
 
