@@ -53,6 +53,7 @@ def test_unused_is_kept_true_through_every_change():
         pytest.param({"a": 3}, 1, [(GPU, "max", 3000, 3000)], id="Q05: max against the total, not the pod"),
         pytest.param({"a": 2, "b": 2}, 1, [(GPU, "sum", 4000, 4000)], id="sum of mins"),
         pytest.param({"a": 3, "b": 1}, 1, [(GPU, "max", 3000, 3000), (GPU, "sum", 4000, 4000)], id="both"),
+        pytest.param({"a": 4}, 0, [], id="who asks for none of it lacks none of it"),
     ],
 )
 def test_a_pod_lacks_what_max_and_the_sum_of_mins_do_not_leave(used, asked, lacks):
