@@ -2,7 +2,8 @@
 
 A victim on its way out (a deletion is under way, and we wrote for whom) counts for its claimant, no longer for its own
 quota. Planning looks at the time when all of those have left (`then`); a gate is only removed where there is also room
-for the pod as long as they are still there (`now`).
+for the pod as long as they are still there (`now`). One whose claimant has gone counts for its own quota until it ends,
+but nobody else has to go where what it leaves is enough.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -50,6 +51,7 @@ class Ledger:
         now: usage now, with everybody whom a decision releases.
         real: of those only what is neither on its way out nor still to come.
         leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
+        going: those, and pods that were evicted for claimants that wait no longer.
         claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
             theirs until they have it.
         standing: the pods that each quota (by title) counts, those on their way out left aside.
@@ -74,6 +76,7 @@ class Ledger:
             for pod in view.pods
             if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
         }
+        self.going = frozenset(pod.key for pod in view.pods if pod.evicted_for and _is_leaving(pod))
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
         self.claimants = frozenset((*self.leaving.values(), *held))
         self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
@@ -87,6 +90,8 @@ class Ledger:
                 self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
             else:
                 members.append(Member(pod, quota, charge))
+                for usage in (self.then, self.real) if self.going and pod.key in self.going else ():
+                    usage.add(quota, charge, -1)
         for quota in in_force:
             total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):

@@ -75,8 +75,8 @@ class _Settlement:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
         up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
         promised = {node.name: _promised_on(node, landing) for node in up}
-        planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
-        self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
+        planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up])
+        self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
         self.walk.go(seen.promised, self.queue)

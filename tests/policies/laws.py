@@ -42,7 +42,7 @@ def victims_are_taken_by_the_rules(view, decision):
     is taken to use the least, and the victim's the most, that it may have been then; laws of one alone are exact.
     """
     least, most, pods = Books(view), Books(view), by_key(view)
-    for key in least.going:
+    for key in (*least.going, *least.orphans):
         least.count(pods[key], -1)
     for release in decision.ungate:
         most.count(pods[release.pod])

@@ -366,6 +366,21 @@ def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_
     assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
+@pytest.mark.parametrize("comes", ["b/again", "c/other"])
+def test_nobody_goes_a_second_time_for_what_a_claimant_leaves_that_comes_no_more(comes):
+    """A claimant is replaced by its controller, under another name, while its victims end: the next one waits for these."""
+    quotas = [quota("a", 0), quota("b", 2), quota("c", 2)]
+    view = teams([machine("n1", 4)], quotas, [*running("a", 4), pod("b/claim", 2)])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=(*without(view, {"b/claim"}).pods, pod(comes, 2)))
+    decision = settle(view)
+    assert (decision.evict, decision.ungate) == ((), ())
+    (waiting,) = decision.waiting
+    assert (waiting.pod, waiting.reason) == (comes, names.QUOTA_USED_UP)
+    assert waiting.message.startswith("waits until pods on their way out have ended; all quotas together use 4 ")
+    assert [release.pod for release in settle(without(view, {"a/a-3", "a/a-2"})).ungate] == [comes]
+
+
 def test_a_mark_alone_takes_nobody_off_the_books():
     """A leader died between the mark and the eviction: the pod still runs, and the same is decided again."""
     view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
