@@ -10,7 +10,9 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.containers import places
 from policies.faults import fault
+from policies.model import Pod
 from policies.shares import MEMORY_RULE, SHARE_RULE, Memory, Share, read_memory, read_share
 from policies.spelling import OUR_KEYS, nearest
 
@@ -67,11 +69,13 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True):
 _NONE: Final = Annotations()
 
 
-def read_annotations(annotations: Mapping[str, str], containers: Sequence[str], first: str) -> Annotations:
-    """Return what annotations ask for. `containers` are all names, `first` that of the first app container."""
-    ours = {key: value for key, value in annotations.items() if key.startswith(names.PREFIX)}
+def read_annotations(pod: Pod) -> Annotations:
+    """Return what the annotations of a pod ask for."""
+    ours = {key: value for key, value in (pod.metadata.annotations or {}).items() if key.startswith(names.PREFIX)}
     if not ours:
         return _NONE
+    containers = [place.container.name for place in places(pod)]
+    first = pod.spec.containers[0].name if pod.spec.containers else ""
     faults: list[str] = []
     warnings: list[str] = []
     if (stays := ours.get(names.NON_PREEMPTIBLE, "true")) not in _SWITCH:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from policies import names
+from policies.containers import Place
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements
 from policies.patch import Operation, changed, put
-from policies.requests import Place
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

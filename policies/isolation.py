@@ -10,11 +10,12 @@ from typing import Final
 
 from policies import names
 from policies.asked import at
+from policies.containers import Place, places
 from policies.faults import fault
 from policies.model import Container, EnvVar, Pod
 from policies.placement import bin_gb, profile_of
 from policies.policy import Rule
-from policies.requests import Place, Slice, Wish, places
+from policies.requests import Slice, Wish
 from policies.settings import Settings
 
 _SHARED_MEMORY: Final = ["", "dev", "shm"]

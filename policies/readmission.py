@@ -11,13 +11,13 @@ from typing import Final
 from policies import fields, names
 from policies.admission import Admission
 from policies.asked import at
+from policies.containers import Place, places
 from policies.faults import fault
 from policies.model import Container, Pod, PodSpec, ResourceRequirements
 from policies.needs import is_slice
 from policies.patch import Operation, changed
 from policies.quantity import Quantity
 from policies.record import Entry, read_record
-from policies.requests import Place, places
 from policies.spelling import USER_KEYS
 
 _ANEW: Final = "what a pod holds never changes: delete the pod and create it anew"

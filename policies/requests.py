@@ -11,8 +11,9 @@ import msgspec
 
 from policies import names
 from policies.asked import Asked, at, read_annotations
+from policies.containers import Place, places
 from policies.faults import fault
-from policies.model import Container, Pod
+from policies.model import Pod
 from policies.policy import BUILT_IN, Rule
 from policies.quantity import Quantity, QuantityError, parse
 from policies.record import Entry, read_record
@@ -30,24 +31,6 @@ class Slice(msgspec.Struct, frozen=True):
 
 Ask = Share | Memory | Slice
 """What one device must be."""
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A container of a pod, and where it stands."""
-
-    field: str  # containers | initContainers
-    index: int
-    container: Container
-
-    @property
-    def path(self) -> str:
-        """Return the path as messages write it."""
-        return f"spec.{self.field}[{self.index}]"
-
-    @property
-    def lasting(self) -> bool:
-        """Return whether it runs for as long as the pod does: an app container or a sidecar."""
-        return self.field == "containers" or self.container.restart_policy == "Always"
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,14 +79,6 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def places(pod: Pod) -> Iterator[Place]:
-    """Yield every container that may hold a device: init containers (sidecars among them), then app containers."""
-    for index, container in enumerate(pod.spec.init_containers or ()):
-        yield Place("initContainers", index, container)
-    for index, container in enumerate(pod.spec.containers):
-        yield Place("containers", index, container)
-
-
 def may_ask(pod: Pod) -> bool:
     """Return whether a pod names anything of ours or of NVIDIA's; if not, it asks for nothing and is cheap to review."""
     if any(key.startswith(names.PREFIX) for key in pod.metadata.annotations or ()):
@@ -130,10 +105,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     The rule says what becomes of whole GPUs.
     """
     notes = pod.metadata.annotations or {}
-    all_places = tuple(places(pod))
-    containers = [place.container.name for place in all_places]
-    first = pod.spec.containers[0].name if pod.spec.containers else ""
-    annotations = read_annotations(notes, containers, first)
+    annotations = read_annotations(pod)
     record = read_record(notes)
     faults = list(annotations.faults)
     warnings = [*foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name), *annotations.warnings]
@@ -141,7 +113,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     left: list[str] = []
     asks = annotations.asks
     unreadable = False
-    for place in all_places:
+    for place in places(pod):
         name = place.container.name
         asked, entry = annotations.containers.get(name), record.get(name)
         # What we have given is ours, also where so far only others announce its like.

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from policies import names
 from policies.admission import Admission
 from policies.asked import read_annotations
+from policies.containers import Place, places
 from policies.faults import fault
 from policies.model import CronJob, ObjectMeta, Pod, PodTemplate, Workload
 from policies.patch import Operation, changed, put
 from policies.quantity import QuantityError, parse
-from policies.requests import Place, Wish, places, read_requests
+from policies.requests import Wish, read_requests
 from policies.resources import read_gpu_resources
 from policies.shares import Share
 
@@ -118,11 +119,9 @@ def _outdated(pod: Pod, before: Pod) -> Iterator[str]:
     """
     notes, earlier = pod.metadata.annotations or {}, before.metadata.annotations or {}
     held = {place.container.name: _gpus(place) for place in places(before)}
-    all_places = tuple(places(pod))
-    first = pod.spec.containers[0].name if pod.spec.containers else ""
-    asked = read_annotations(notes, [place.container.name for place in all_places], first).containers
+    asked = read_annotations(pod).containers
     asks = False
-    for place in all_places:
+    for place in places(pod):
         name = place.container.name
         written = asked[name].written if name in asked else {}
         stale = [key for key, value in written.items() if _is_fraction(key) and earlier.get(key) == value]
@@ -134,7 +133,7 @@ def _outdated(pod: Pod, before: Pod) -> Iterator[str]:
             if names.FRACTION in stale and not others and earlier.get(names.CONTAINER) == notes.get(names.CONTAINER):
                 yield names.CONTAINER
     if asks:
-        yield from _orphaned(notes, earlier, gone=held.keys() - {place.container.name for place in all_places})
+        yield from _orphaned(notes, earlier, gone=held.keys() - {place.container.name for place in places(pod)})
 
 
 def _orphaned(notes: Mapping[str, str], earlier: Mapping[str, str], gone: Collection[str]) -> Iterator[str]:
