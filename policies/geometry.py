@@ -33,7 +33,7 @@ class Shape(msgspec.Struct, frozen=True):
     masks: tuple[tuple[int, int], ...]
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True):
     """What is taken of a board: memory units as bits, compute slices, and the profiles that lie on it."""
 
     units: int = 0
@@ -48,45 +48,45 @@ class Geometry(msgspec.Struct, frozen=True):
     shapes: dict[str, Shape]
     plain: tuple[Shape, ...]
 
-    def occupied(self, taken: Placements) -> Ground | None:
+    def occupied(self, placements: Placements) -> Taken | None:
         """Return what slices occupy, or None if the place of one is unknown."""
         units, compute = 0, 0
-        for item in taken:
+        for item in placements:
             shape = self.shapes.get(item.profile)
             if shape is None or item.start is None:
                 return None
             # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
             units |= _mask(shape.units, item.start)
             compute += shape.compute
-        return Ground(units, compute, tuple(item.profile for item in taken))
+        return Taken(units, compute, tuple(item.profile for item in placements))
 
-    def allows(self, ground: Ground, shape: Shape) -> bool:
+    def allows(self, taken: Taken, shape: Shape) -> bool:
         """Return whether compute slices and `max` permit one more, wherever it lies."""
-        return ground.compute + shape.compute <= self.compute and not (
-            shape.max and ground.profiles.count(shape.name) >= shape.max
+        return taken.compute + shape.compute <= self.compute and not (
+            shape.max and taken.profiles.count(shape.name) >= shape.max
         )
 
-    def starts_left(self, ground: Ground) -> tuple[int, ...]:
+    def starts_left(self, taken: Taken) -> tuple[int, ...]:
         """Return the starts left for each plain profile, largest first."""
         return tuple(
-            sum(not ground.units & mask for _, mask in shape.masks) if self.allows(ground, shape) else 0
+            sum(not taken.units & mask for _, mask in shape.masks) if self.allows(taken, shape) else 0
             for shape in self.plain
         )
 
-    def layouts(self, ground: Ground, wanted: Profiles) -> Iterator[tuple[Placements, Ground]]:
+    def layouts(self, taken: Taken, wanted: Profiles) -> Iterator[tuple[Placements, Taken]]:
         """Yield every way to place wanted slices, with what is taken then; equal slices are not swapped."""
         shapes: list[Shape] = []
         for name in wanted:
             shape = self.shapes.get(name)
-            if shape is None or not self.allows(ground, shape):
+            if shape is None or not self.allows(taken, shape):
                 return
-            ground = Ground(ground.units, ground.compute + shape.compute, (*ground.profiles, name))
+            taken = Taken(taken.units, taken.compute + shape.compute, (*taken.profiles, name))
             shapes.append(shape)
         shapes.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
-        for placed, units in _place(shapes, 0, ground.units, ()):
-            yield placed, Ground(units, ground.compute, ground.profiles)
+        for placed, units in _place(shapes, 0, taken.units, ()):
+            yield placed, Taken(units, taken.compute, taken.profiles)
 
-    def keep(self, ground: Ground, free: Placements) -> tuple[Placements, Ground]:
+    def keep(self, taken: Taken, free: Placements) -> tuple[Placements, Taken]:
         """Return the largest part of the free slices that can stay, with what is taken then."""
         shapes = [(shape, item) for item in free if (shape := self.shapes.get(item.profile)) is not None]
         # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max`:
@@ -95,10 +95,10 @@ class Geometry(msgspec.Struct, frozen=True):
         kept: list[Placement] = []
         for shape, item in shapes:
             mask = 0 if item.start is None else _mask(shape.units, item.start)
-            if mask and not ground.units & mask and self.allows(ground, shape):
-                ground = Ground(ground.units | mask, ground.compute + shape.compute, (*ground.profiles, shape.name))
+            if mask and not taken.units & mask and self.allows(taken, shape):
+                taken = Taken(taken.units | mask, taken.compute + shape.compute, (*taken.profiles, shape.name))
                 kept.append(item)
-        return tuple(sorted(kept, key=by_start)), ground
+        return tuple(sorted(kept, key=by_start)), taken
 
 
 def _mask(units: int, start: int) -> int:
