@@ -105,13 +105,6 @@ def beside(model: BoardModel, mode: str, fixed: Placements, placements: Placemen
     return tuple(had)
 
 
-def starts_left(model: BoardModel, mode: str, fixed: Placements) -> tuple[int, ...]:
-    """Return how many starts are left beside fixed slices for each plain profile, largest first; empty for MPS."""
-    geometry = geometry_of(model)
-    taken = geometry.occupied(fixed) if mode == names.MIG else None
-    return geometry.starts_left(taken) if taken else ()
-
-
 def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...]) -> tuple[PlacedSlice, ...] | None:
     """Return places for slices of which only the counts are known: (profile, used) pairs, as nos reports them.
 
