@@ -11,10 +11,11 @@ from policies import names
 from policies.asked import at
 from policies.charges import derived
 from policies.constraints import constraints_of
+from policies.containers import places
 from policies.estimate import UNGOVERNED, Estimate, Standings
 from policies.faults import fault
 from policies.inventory import NOTHING, Inventory
-from policies.isolation import barred_modes, beyond_requests, beyond_slices
+from policies.isolation import barred_modes, beyond_reach
 from policies.model import Pod
 from policies.mutation import given, mutate
 from policies.patch import Operation
@@ -72,10 +73,16 @@ def admit(
         ]
         slicing = choose(wanted, offer, inventory, terms)
     faults += slicing.faults
-    if requests.parts:
-        faults += beyond_slices(pod, rule, _percents(slicing.choices) if rule.proportional_threads else {})
-    elif policy.is_own(namespace):
-        faults += beyond_requests(pod, rule)
+    ours = _variables(slicing.choices) if rule.proportional_threads else {}
+    for place in places(pod):
+        faults += beyond_reach(
+            place.path,
+            place.container,
+            rule,
+            slices=requests.parts,
+            own=policy.is_own(namespace),
+            ours=ours.get(place.path, {}),
+        )
     estimate = Estimate()
     if governed and not faults:
         seen = view_pod(given(pod, slicing.choices))
@@ -129,9 +136,10 @@ def _too_many(requests: Requests, rule: Rule) -> Iterator[str]:
         yield fault("spec", f"{slices} slices", f"the policy lets a pod have {most} at most (maxSlicesPerPod)")
 
 
-def _percents(choices: Sequence[Choice]) -> Mapping[str, int]:
-    """Return the share of the threads of each MPS client, in hundredths, by path of its container."""
-    return {choice.wish.place.path: choice.percent for choice in choices if choice.mode == names.MPS}
+def _variables(choices: Sequence[Choice]) -> Mapping[str, Mapping[str, str]]:
+    """Return the variables that we set, by path of the container: each MPS client's share of the threads."""
+    clients = (choice for choice in choices if choice.mode == names.MPS)
+    return {choice.wish.place.path: {names.THREAD_PERCENTAGE: str(choice.percent)} for choice in clients}
 
 
 def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:

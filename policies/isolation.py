@@ -10,7 +10,7 @@ from typing import Final
 
 from policies import names
 from policies.asked import at
-from policies.containers import Place, places
+from policies.containers import Place
 from policies.faults import fault
 from policies.model import Container, EnvVar, Pod
 from policies.placement import bin_gb, profile_of
@@ -38,23 +38,29 @@ def barred_modes(
     return {mode: faults for mode, faults in ((names.MPS, mps), (names.TIMESLICING, turns)) if faults}
 
 
-def beyond_slices(pod: Pod, rule: Rule, percents: Mapping[str, int]) -> Iterator[str]:
-    """Yield the faults of containers that would see more than the slices of their pod.
+def beyond_reach(
+    path: str, container: Container, rule: Rule, *, slices: bool, own: bool, ours: Mapping[str, str] = {}
+) -> Iterator[str]:
+    """Yield the faults of a container that would see more of GPUs than its pod is given.
 
-    `percents` are the shares of the threads that we set ourselves, by path of the container.
+    Args:
+        path: where it stands.
+        container: the container.
+        rule: what holds for its pod.
+        slices: whether the pod has slices, beyond which nothing of it may reach.
+        own: whether the policy is the namespace's own, which holds for pods that ask for nothing too.
+        ours: variables that we set ourselves, by name, with their values.
     """
-    for place in places(pod):
-        ours = {names.THREAD_PERCENTAGE: str(percents[place.path])} if place.path in percents else {}
-        yield from reaching(place.path, place.container, rule, ours)
+    if slices:
+        yield from _reaching(path, container, rule, ours)
+    elif own:
+        yield from _showing(path, container, rule)
 
 
-def beyond_requests(pod: Pod, rule: Rule) -> Iterator[str]:
-    """Yield the faults of containers that would see GPUs for which their pod does not ask."""
-    for place in places(pod):
-        yield from showing(place.path, place.container, rule)
+# ---------------------------------------------------------------------------------------------------------------------
 
 
-def showing(path: str, container: Container, rule: Rule) -> Iterator[str]:
+def _showing(path: str, container: Container, rule: Rule) -> Iterator[str]:
     """Yield the faults of a container that would see GPUs for which its pod does not ask."""
     for index, variable in enumerate(() if rule.visible_devices else container.env or ()):
         if _shows_devices(variable):
@@ -66,7 +72,7 @@ def showing(path: str, container: Container, rule: Rule) -> Iterator[str]:
             )
 
 
-def reaching(path: str, container: Container, rule: Rule, ours: Mapping[str, str] = {}) -> Iterator[str]:
+def _reaching(path: str, container: Container, rule: Rule, ours: Mapping[str, str]) -> Iterator[str]:
     """Yield the faults of a container that would see more than the slices of its pod.
 
     `ours` are the variables that we set, by name, with their values.
@@ -87,9 +93,6 @@ def reaching(path: str, container: Container, rule: Rule, ours: Mapping[str, str
             "true",
             "sees every board of the node, so it may not stand in a pod with a slice: leave it out",
         )
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _shows_devices(variable: EnvVar) -> bool:

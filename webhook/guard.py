@@ -1,13 +1,13 @@
 """The guard: what is ours on pods and namespaces nobody but us may change, and no wish is let through unanswered."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
 from policies.constraints import constraints_of
-from policies.isolation import reaching, showing
+from policies.isolation import beyond_reach
 from policies.model import Container, Namespace, ObjectMeta, Pod
-from policies.policy import Rule
 from policies.validation import (
     came_late,
     changed_by_users,
@@ -37,11 +37,8 @@ def guard_pod(request: Request, cluster: Cluster) -> bytes:
         return forbidden(request, found.faults) if found.faults else allowed(request, warnings=found.warnings)
     faults = tuple(changed_by_users(pod, old))
     if request.sub_resource == "ephemeralcontainers":
-        rule = policy.rule_for(old.metadata.labels)
-        if has_slices(old):
-            faults += _debuggers(request, rule, reaching)
-        elif policy.is_own(request.namespace):
-            faults += _debuggers(request, rule, showing)
+        rule, own = policy.rule_for(old.metadata.labels), policy.is_own(request.namespace)
+        faults += _debuggers(request, partial(beyond_reach, rule=rule, slices=has_slices(old), own=own))
     return forbidden(request, faults) if faults else allowed(request)
 
 
@@ -89,7 +86,7 @@ class _Debugged(msgspec.Struct, frozen=True):
     spec: _DebuggedSpec
 
 
-def _debuggers(request: Request, rule: Rule, judge: Callable[[str, Container, Rule], Iterable[str]]) -> tuple[str, ...]:
+def _debuggers(request: Request, judge: Callable[[str, Container], Iterable[str]]) -> tuple[str, ...]:
     """Return the faults of ephemeral containers that come with this update; those that are there cannot change."""
     now, faults = decode(request.object, _Debugged)
     before, _ = decode(request.old_object, _Debugged)
@@ -100,5 +97,5 @@ def _debuggers(request: Request, rule: Rule, judge: Callable[[str, Container, Ru
         fault
         for index, container in enumerate(now.spec.ephemeral_containers or ())
         if container.name not in known
-        for fault in judge(f"spec.ephemeralContainers[{index}]", container, rule)
+        for fault in judge(f"spec.ephemeralContainers[{index}]", container)
     )
