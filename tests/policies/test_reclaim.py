@@ -366,6 +366,16 @@ def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_
     assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
+def test_a_claimant_takes_what_is_free_while_its_victims_end():
+    """On n0 its victim holds all; n1, from where another goes for the sum of mins, has two free."""
+    going = {"terminating": True, "evicted_for": "a/claim"}
+    pods = [pod("b/holds", 2, node="n0", **going), pod("b/more", node="n1", **going), pod("a/runs", node="n1")]
+    decision = case(
+        *pods, pod("a/claim"), quotas=[quota("a", 2), quota("b", 3)], nodes=[machine("n0", 2), machine("n1")]
+    )
+    assert [release.pod for release in decision.ungate] == ["a/claim"]
+
+
 @pytest.mark.parametrize("comes", ["b/again", "c/other"])
 def test_nobody_goes_a_second_time_for_what_a_claimant_leaves_that_comes_no_more(comes):
     """A claimant is replaced by its controller, under another name, while its victims end: the next one waits for these."""
