@@ -14,7 +14,7 @@ from policies import names
 from tests.builders import raw_pod
 from tests.policies.odd_pods import pods
 from tests.webhook.fuzz import Fuzzer, faults
-from tests.webhook.test_review import CLUSTER, review
+from tests.webhook.reviews import CLUSTER, review
 from webhook.errors import MalformedReview
 from webhook.review import mutate, validate
 

@@ -14,7 +14,7 @@ from policies.model import GpuPolicy
 from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import make_node, raw_pod
-from tests.webhook.test_review import RECONCILER, answer, patch_of, review
+from tests.webhook.reviews import RECONCILER, answer, patch_of, review
 from webhook.review import mutate, validate
 
 A100 = "NVIDIA-A100-SXM4-40GB"

@@ -12,7 +12,7 @@ from policies.gpupolicy import Policies
 from policies.policy import PolicyView
 from tests.builders import raw_pod
 from tests.policies.teams import quota
-from tests.webhook.test_review import RECONCILER, review
+from tests.webhook.reviews import RECONCILER, review
 from webhook.review import validate
 
 QUOTAS = (
