@@ -7,7 +7,7 @@ but nobody else has to go where what it leaves is enough.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
 
 import msgspec
@@ -58,7 +58,7 @@ class Ledger:
     """
 
     def __init__(self, view: View, settings: QuotaSettings) -> None:
-        self._quotas = view.quotas
+        self._quotas, self._pods = view.quotas, view.pods
         self._governed = govern(view.quotas)
         self._policies = Policies(view.policies)
         self._charges = Charges(view.nodes, settings)
@@ -233,12 +233,13 @@ class Ledger:
 
     def relabels(self, over: Collection[str]) -> list[Relabel]:
         """Return the labels that are not true, of pods that have been released before; by namespace/name."""
+        counted = (member.pod for members in self.standing.values() for member in members)
+        left = (pod for pod in self._pods if pod.capacity and not (pod.finished or self.governs(pod)))
         found: list[Relabel] = []
-        for members in self.standing.values():
-            for pod in (member.pod for member in members):
-                capacity = self.capacity(pod, over)
-                if pod.capacity != capacity and not pod.gated and not pod.terminating:
-                    found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
+        for pod in chain(counted, left):
+            capacity = self.capacity(pod, over)
+            if pod.capacity != capacity and not pod.gated and not pod.terminating:
+                found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
         return sorted(found, key=attrgetter("pod"))
 
     def statuses(self) -> tuple[QuotaStatus, ...]:

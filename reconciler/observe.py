@@ -99,8 +99,8 @@ def mark(pod: PodView) -> tuple[str, ...]:
 
 
 def is_bystander(pod: PodView) -> bool:
-    """Return whether a pod asks nothing of us where no quota governs it: it only takes room."""
-    return not (pod.gated or pod.moments)
+    """Return whether a pod asks nothing of us where no quota governs it: it only takes room, and bears no label of ours."""
+    return not (pod.gated or pod.moments or pod.capacity)
 
 
 def picture(

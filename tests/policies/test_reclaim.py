@@ -519,3 +519,14 @@ def test_a_claimant_is_told_for_whose_end_it_waits_from_the_first_moment_to_the_
         "waits until pods evicted for it have ended: a/a-2; "
         "all quotas together use 3 nvidia.com/gpu, the pod asks for 2, and the mins of all quotas add up to 4",
     )
+
+
+def test_a_pod_whose_quota_has_gone_loses_its_label():
+    """Else it is said to run on what is borrowed, though nobody could take it back; one that waits for a fault keeps it."""
+    pods = [*running("a", 2), *running("b", 2)]
+    view = teams([machine("n1", 4)], [quota("a", 1), quota("b", 1, faults=("spec.min: none",))], pods)
+    labelled = replace(
+        view, pods=tuple(replace(p, capacity=names.OVER_QUOTA) for p in view.pods), quotas=view.quotas[1:]
+    )
+    decision = settle(labelled)
+    assert [(each.pod, each.capacity) for each in decision.relabel] == [("a/a-0", ""), ("a/a-1", "")]
