@@ -38,11 +38,13 @@ class Reclaim:
     Attributes:
         stage: what victims are taken from.
         standing: the pods that each quota (by title) counts and that could be asked to go.
+        away: the nodes that are not ready: nobody there ends before they come back.
         now: seconds since the epoch.
     """
 
     stage: Stage
     standing: Mapping[str, Sequence[Member]]
+    away: Collection[str]
     now: float
     _gone: set[Member] = field(default_factory=set)
     _over: list[Member] | None = None
@@ -147,6 +149,8 @@ class Reclaim:
             return "just refused by the API server"
         if not pod.node or pod.terminating:
             return "not bound yet, or ending"
+        if pod.node in self.away:
+            return "on nodes that are not ready, where no pod ends"
         return "" if trial.budgeted(member) else "under PodDisruptionBudgets that allow no more"
 
 

@@ -223,7 +223,8 @@ class Walk:
                 over=self.ledger.over_quota(),
                 budgets=self.view.budgets,
             )
-            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
+            away = {node.name for node in self.view.nodes if not node.ready}
+            self._reclaim = Reclaim(stage, self.ledger.standing, away, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack], *, lasting: bool) -> None:

@@ -366,6 +366,16 @@ def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_
     assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
+def test_nobody_goes_from_a_node_that_is_not_ready_for_there_no_pod_ends():
+    """The claimant would wait for b/newest until the node comes back, though b/b-1 could have gone at once."""
+    quotas, nodes = [quota("a", 2), quota("b", 1)], [replace(machine("away"), ready=False), machine("n1")]
+    newest = pod("b/newest", node="away", created=2000)
+    assert victims(case(*running("b", 2), newest, pod("a/claim"), quotas=quotas, nodes=nodes)) == ["b/b-1"]
+    decision = case(*running("b", 1), newest, pod("a/claim", 2), quotas=quotas, nodes=nodes)
+    assert decision.evict == ()
+    assert "1 on nodes that are not ready, where no pod ends" in decision.waiting[0].message
+
+
 def test_a_claimant_takes_what_is_free_while_its_victims_end():
     """On n0 its victim holds all; n1, from where another goes for the sum of mins, has two free."""
     going = {"terminating": True, "evicted_for": "a/claim"}
