@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import path, quota, webhook
+from tests.bench import histories, path, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "histories": histories.run,
     "path": path.run,
     "quota": quota.run,
     "webhook": webhook.run,
