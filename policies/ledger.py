@@ -155,14 +155,14 @@ class Ledger:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):
             member = self._released[quota.title][pod.key] = Member(pod, quota, self.charge(pod))
-            for usage in (self.now, self.real, self._shown):
+            for usage in (self.now, self._shown):
                 usage.add(quota, member.charge)
 
     def withdraw(self, pod: PodView) -> None:
         """Count a released pod as one that is released later after all."""
         quota = self.quota(pod)
         if quota and (member := self._released[quota.title].pop(pod.key, None)):
-            for usage in (self.now, self.real, self._shown):
+            for usage in (self.now, self._shown):
                 usage.add(quota, member.charge, -1)
 
     def in_order(self, waiting: Iterable[PodView], could_run: Callable[[PodView], bool]) -> list[PodView]:
@@ -214,12 +214,15 @@ class Ledger:
         """Return the key of the order of waiting pods within a class."""
         return -pod.priority, pod.created, _size(pod, self.charge(pod)), pod.namespace, pod.name
 
-    def over_quota(self) -> dict[str, Member]:
-        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue."""
+    def over_quota(self, *, coming: bool = True) -> dict[str, Member]:
+        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue.
+
+        With those who are `coming` by this decision, or without: some of them may yet have to wait.
+        """
         over: dict[str, Member] = {}
         for quota in self._in_force:
-            if self.now.is_above_min(quota):
-                members = [*self.standing[quota.title], *self._released[quota.title].values()]
+            if (self.now if coming else self.real).is_above_min(quota):
+                members = [*self.standing[quota.title], *(self._released[quota.title].values() if coming else ())]
                 members.sort(key=_running_order)
                 beyond = beyond_min(quota, (member.charge for member in members))
                 over |= {member.pod.key: member for member in compress(members, beyond)}

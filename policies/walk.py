@@ -74,6 +74,14 @@ class Walk:
         elif self._is_old(pod) and self.ground.ever(kind := self.planner.kind(Demand(pod))):
             self.ground.hold(pod.key, kind)
 
+    def put_off(self, key: str) -> None:
+        """Let nobody go for a pod yet: what is left to it is known when those have been bound who are released now."""
+        self.evict = [evict for evict in self.evict if evict.claimant != key]
+        self.waits[key] = (
+            names.PROMISED,
+            "waits for pods to be bound that are released now: whom it displaces depends on where",
+        )
+
     def _consider(self, pod: PodView) -> None:
         if fault := self.ledger.fault(pod):
             self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
@@ -220,7 +228,7 @@ class Walk:
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                over=self.ledger.over_quota(),
+                over=self.ledger.over_quota(coming=False),
                 budgets=self.view.budgets,
             )
             away = {node.name for node in self.view.nodes if not node.ready}

@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fuzz, path, quota, webhook
+from tests.bench import fuzz, histories, path, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fuzz": fuzz.run,
+    "histories": histories.run,
     "path": path.run,
     "quota": quota.run,
     "webhook": webhook.run,

@@ -119,7 +119,7 @@ class Books:
         """Return the class of a pod when so much less is used: 0 within min, 1 within what is guaranteed, 2 beyond."""
         quota, found = self.of(pod), 0
         for name, amount in cost(pod).items():
-            if name in quota.min:
+            if quota and name in quota.min:
                 above = self.used[quota.title][name] - gone[name] + amount - quota.min[name]
                 found = max(found, 0 if above <= 0 else 1 if above <= self.guaranteed(quota, name) else 2)
         return found

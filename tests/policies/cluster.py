@@ -108,6 +108,16 @@ def end(view, key):
     return replace(view, nodes=tuple(free), pods=pods)
 
 
+def report(view, name):
+    """Return the view when a node's agent has told which of its slices pods hold, and for whom."""
+    pods = [pod for pod in view.pods if pod.holds and pod.node == name]
+    there = {pod.key for pod in pods}
+    one = _map(
+        node_of(view, name), lambda item: item if item.pod in (None, *there) else replace(item, used=False, pod=None)
+    )
+    return with_node(view, _held(one, pods))
+
+
 def land_all(view, chance):
     """Return the view when all released pods are bound, in any order and wherever they may; and those without a place."""
     keys, stuck = [pod.key for pod in view.pods if pod.released], []
@@ -192,6 +202,7 @@ def write(view, decision, plan):
 
 def agent_step(view, name):
     """Return the view when a node's agent has taken its next step: withdraw what must go, or bring the boards about."""
+    view = report(view, name)
     one = node_of(view, name)
     if not one.in_flight:
         return view

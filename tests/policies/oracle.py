@@ -90,7 +90,8 @@ class Oracle:
         if not self.governed:
             return
         self.fits_now = self.fits()
-        for key in (*self._books.going, *self._books.orphans):  # who goes already is as good as gone
+        self.going = {*self._books.going, *self._books.orphans}
+        for key in self.going:  # who goes already is as good as gone
             self._go(self._by_key[key])
 
     def fits(self):

@@ -109,9 +109,9 @@ def path_of(pod):
 
 
 class Leader:
-    """One term, cycle by cycle, for as long as `held` says so."""
+    """One term, cycle by cycle, for as long as `held` says so; `now` is the time of day, where it is not `clock`'s."""
 
-    def __init__(self, client, cluster, clock):
+    def __init__(self, client, cluster, clock, now=None):
         self._cluster, self.held = cluster, lambda: True
         leadership = Leadership(float("inf"), clock)
         leadership.held = lambda: self.held()  # noqa: PLW0108 (a test gives it another meanwhile)
@@ -121,7 +121,7 @@ class Leader:
             threading.Event(),
             Pulse(),
             write_timeout_s=5.0,
-            now=lambda: 1.8e9 + clock(),
+            now=now or (lambda: 1.8e9 + clock()),
             clock=clock,
         )
 
