@@ -18,10 +18,13 @@ from policies.inventory import NOTHING, Inventory
 from policies.isolation import barred_modes, beyond_reach
 from policies.model import Pod
 from policies.mutation import given, mutate
+from policies.outstanding import NONE, Outstanding, Slices
 from policies.patch import Operation
+from policies.placement import profile_of
 from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
 from policies.settings import Settings
+from policies.site import BoardKind
 from policies.slicing import Choice, Slicing, Wanted, choose
 from policies.view import view_pod
 
@@ -34,12 +37,14 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
         warnings: what the person should know, shortest useful text.
         faults: why it is denied, all of it; empty if it is admitted.
         reasons: why it is changed as it is, and by which rule it is changed or denied, for people who ask.
+        given: slices that it is given and had not been given before.
     """
 
     patch: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    given: Slices = {}
 
 
 def admit(
@@ -51,8 +56,13 @@ def admit(
     settings: Settings,
     policy: PolicyView = NO_POLICY,
     standings: Standings = UNGOVERNED,
+    taken: Outstanding = NONE,
 ) -> Admission:
-    """Return the answer for a new pod. `namespace` is the review's, since the pod may lack it; `labels` are its."""
+    """Return the answer for a new pod.
+
+    `namespace` is the review's, since the pod may lack it; `labels` are its. `taken` is what pods before it were given and
+    the inventory does not show yet.
+    """
     governed, rule = standings.governs(namespace), policy.rule_for(pod.metadata.labels)
     terms = rule.terms(settings.quota.shared_replicas)
     offer = inventory.offer(constraints_of(pod.spec), terms.models) if governed or may_ask(pod) else NOTHING
@@ -71,7 +81,7 @@ def admit(
             )
             for wish in requests.wishes
         ]
-        slicing = choose(wanted, offer, inventory, terms)
+        slicing = choose(wanted, offer, inventory, terms, taken)
     faults += slicing.faults
     ours = _variables(slicing.choices) if rule.proportional_threads else {}
     for place in places(pod):
@@ -104,6 +114,7 @@ def admit(
         ),
         warnings=(*requests.warnings, *_warnings(pod, slicing.choices, rule, settings), *estimate.warnings),
         reasons=(*_reasons(requests, slicing.choices), *estimate.reasons, *judged),
+        given=_given(slicing.choices),
     )
 
 
@@ -140,6 +151,19 @@ def _variables(choices: Sequence[Choice]) -> Mapping[str, Mapping[str, str]]:
     """Return the variables that we set, by path of the container: each MPS client's share of the threads."""
     clients = (choice for choice in choices if choice.mode == names.MPS)
     return {choice.wish.place.path: {names.THREAD_PERCENTAGE: str(choice.percent)} for choice in clients}
+
+
+def _given(choices: Sequence[Choice]) -> Slices:
+    """Return the slices that are new, where it is known which boards make them.
+
+    A pod that comes back with our record (other webhooks have changed it since) has been given them already.
+    """
+    slices: dict[tuple[BoardKind, str], int] = {}
+    for one in choices:
+        if one.cut and one.model and not one.wish.answered:
+            key = one.kind, profile_of(one.resource)
+            slices[key] = slices.get(key, 0) + one.wish.count
+    return slices
 
 
 def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:

@@ -58,6 +58,7 @@ def profile_of(resource: str) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
 def size_of(profile: str) -> tuple[int, int]:
     """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
     compute, _, memory = profile.rpartition("g.")

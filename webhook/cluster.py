@@ -8,6 +8,7 @@ from policies.governing import QuotaView
 from policies.gpupolicy import Policies
 from policies.inventory import Inventory
 from policies.settings import Settings
+from webhook.tally import Tally
 
 
 class Cluster(Protocol):
@@ -28,6 +29,10 @@ class Cluster(Protocol):
     @property
     def policies(self) -> Policies:
         """Return the policies, each of which governs its namespace."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return what was given away and the inventory does not show yet."""
 
     @property
     def settings(self) -> Settings:

@@ -45,6 +45,7 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     user_info: _User = _User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
+    dry_run: bool | None = None
 
     @property
     def group_resource(self) -> GroupResource:

@@ -1,6 +1,7 @@
 """AdmissionReviews in, answers out: who answers which kind. Each kind has a line here.
 
-A review is answered from memory and has no side effect, dry run or not. What is decided is `policies`' matter.
+A review is answered from memory, and all that stays of one is what `webhook.tally` remembers for seconds. What is decided
+is `policies`' matter.
 """
 
 from collections.abc import Callable, Mapping

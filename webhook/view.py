@@ -6,6 +6,7 @@ While the API server is away the last picture stays, and reviews go on being ans
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from policies.quantity import Amounts, Quantity, QuantityError, amounts
 from policies.settings import DEFAULTS, Settings
 from policies.site import Site, site_of
 from policies.view import view_node
+from webhook.tally import Tally
 
 # All that decisions read of a namespace; those without any share one answer.
 _LABELS: Final = (names.POD_SECURITY_LABEL,)
@@ -71,6 +73,7 @@ class ClusterView:
     def __init__(self, client: Client, settings: Settings = DEFAULTS) -> None:
         self.settings = settings
         self.inventory = Inventory({})
+        self.tally = Tally(time.monotonic)
         self._sites = Informer(client, NODES, project_node)
         self._labels = Informer(client, NAMESPACES, project_namespace)
         self._quotas = (
@@ -133,8 +136,9 @@ class ClusterView:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""
         return self._labels.store.get(namespace) or _NO_LABELS
 
-    def _node_changed(self, name: str, _: Site | None, site: Site | None) -> None:
+    def _node_changed(self, name: str, before: Site | None, site: Site | None) -> None:
         self.inventory = self.inventory.replaced(name, site)
+        self.tally.shown(before, site)  # afterwards: what is in neither would be given away twice
 
 
 def project_node(raw: bytes) -> Site | None:

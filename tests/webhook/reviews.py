@@ -1,6 +1,7 @@
 """Reviews as the API server sends them to a webhook that knows a small cluster, and the answers that it gets."""
 
 import base64
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import A30, make_node, raw_pod
 from webhook.review import mutate, validate
+from webhook.tally import Tally
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -46,7 +48,15 @@ POLICIES = (
         ("faulty", {"rounding": "down"}),
     )
 )
+
+
+def forgetful():
+    """Return a tally on whose clock a minute passes between reviews, so that none sees what another was answered."""
+    return Tally(itertools.count(step=60.0).__next__)
+
+
 CLUSTER = SimpleNamespace(
+    tally=forgetful(),
     inventory=Inventory.of(
         view_node(node) for node in (make_node("a"), make_node("b", mode="mps"), make_node("c", A30))
     ),

@@ -14,7 +14,7 @@ from policies.model import GpuPolicy
 from policies.settings import DEFAULTS
 from policies.view import view_node
 from tests.builders import make_node, raw_pod
-from tests.webhook.reviews import RECONCILER, answer, patch_of, review
+from tests.webhook.reviews import RECONCILER, answer, forgetful, patch_of, review
 from webhook.review import mutate, validate
 
 A100 = "NVIDIA-A100-SXM4-40GB"
@@ -44,6 +44,7 @@ QUOTAS = tuple(
     for space in ("labelled", "gated")
 )
 CLUSTER = SimpleNamespace(
+    tally=forgetful(),
     inventory=Inventory.of([view_node(make_node("a")), view_node(make_node("b", mode="mps"))]),
     policies=Policies([view_policy(msgspec.convert(one, GpuPolicy)) for one in POLICIES]),
     settings=DEFAULTS,
