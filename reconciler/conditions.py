@@ -1,9 +1,16 @@
-"""The condition Ready of objects that people write: whether a quota or a policy is in force, and if not, why."""
+"""What people are told of objects that they write, quotas and policies: whether one is in force, and if not, why.
+
+The condition Ready says it for as long as it is so, an Event when it becomes so.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kube.events import EventRecorder, ObjectRef
+from kube.resource import Resource
 from policies import names
+from policies.governing import QuotaView
+from policies.policy import PolicyView
 from policies.timestamps import timestamp
 
 MESSAGE: Final = 1024  # characters; a condition may hold more, but people read it in a terminal
@@ -36,9 +43,21 @@ def with_ready(
     return [*others, {**wanted, "lastTransitionTime": since}]
 
 
-def reason_given(seen: Sequence[Condition]) -> object:
-    """Return the reason that the condition of an object gives; None if it has none."""
-    return _ready(seen).get("reason")
+def record_if_news(
+    recorder: EventRecorder,
+    resource: Resource,
+    kind: str,
+    view: QuotaView | PolicyView,
+    *,
+    seen: Sequence[Condition],
+    reason: str,
+    message: str,
+) -> None:
+    """Record an Event if an object is not in force for a reason that its conditions did not give before."""
+    if reason not in (names.READY, _ready(seen).get("reason")):
+        api_version, namespace, name, uid = resource.api_version, view.namespace, view.name, view.uid
+        about = ObjectRef(api_version=api_version, kind=kind, namespace=namespace, name=name, uid=uid)
+        recorder.record(about, "Warning", reason, message)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 
 from kube.client import MERGE_PATCH
-from kube.events import EventRecorder, ObjectRef
+from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.resource import GPU_POLICIES
 from policies import names
 from policies.gpupolicy import Policies, view_policy
 from policies.model import GpuPolicy
 from policies.policy import PolicyView
-from reconciler.conditions import Condition, reason_given, with_ready
+from reconciler.conditions import Condition, record_if_news, with_ready
 from reconciler.scribe import Difference
 
 JUDGE_EVERY_S: Final = 1.0  # nobody waits for a condition: the webhook judges by the policies themselves
@@ -95,14 +95,13 @@ class PolicyReport:
                 )
 
     def _written(self, seen: ObservedPolicy, reason: str, message: str, answer: bytes) -> None:
-        """Record an Event if a policy does not hold for a reason that is new."""
         self._policies.lay_over(answer)
-        if reason not in (names.READY, reason_given(seen.conditions)):
-            ref = ObjectRef(
-                api_version=GPU_POLICIES.api_version,
-                kind=names.GPU_POLICY,
-                namespace=seen.view.namespace,
-                name=seen.view.name,
-                uid=seen.view.uid,
-            )
-            self._recorder.record(ref, "Warning", reason, message)
+        record_if_news(
+            self._recorder,
+            GPU_POLICIES,
+            names.GPU_POLICY,
+            seen.view,
+            seen=seen.conditions,
+            reason=reason,
+            message=message,
+        )

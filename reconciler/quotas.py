@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from kube.client import MERGE_PATCH
-from kube.events import EventRecorder, ObjectRef
+from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, Resource
 from policies import names
@@ -19,7 +19,7 @@ from policies.decision import QuotaStatus
 from policies.governing import QuotaView, view_quota
 from policies.model import CompositeElasticQuota, ElasticQuota, Namespace
 from policies.quantity import Amounts, Quantity, amount
-from reconciler.conditions import Condition, reason_given, with_ready
+from reconciler.conditions import Condition, record_if_news, with_ready
 from reconciler.patches import Body
 from reconciler.scribe import Difference
 
@@ -138,17 +138,16 @@ class QuotaReport:
                 yield Difference(path=path, patch=MERGE_PATCH, body=body, written=written)
 
     def _written(self, status: QuotaStatus, seen: ObservedQuota, answer: bytes) -> None:
-        """Record an Event if a quota is no longer, or not yet, in force for a reason that is new."""
         self._quotas[status.kind].lay_over(answer)
-        if not status.ready and status.reason != reason_given(seen.conditions):
-            ref = ObjectRef(
-                api_version=_resource(status.kind).api_version,
-                kind=status.kind,
-                namespace=status.namespace,
-                name=status.name,
-                uid=seen.view.uid,
-            )
-            self._recorder.record(ref, "Warning", status.reason, status.message)
+        record_if_news(
+            self._recorder,
+            _resource(status.kind),
+            status.kind,
+            seen.view,
+            seen=seen.conditions,
+            reason=status.reason,
+            message=status.message,
+        )
 
 
 def _resource(kind: str) -> Resource:

@@ -145,6 +145,16 @@ def test_a_policy_that_does_not_hold_is_told_of_in_one_event(world, server):
     assert written["involvedObject"]["kind"] == "GpuPolicy"
 
 
+def test_no_event_tells_of_a_reason_that_the_condition_gave_before(world, server):
+    """Another fault for the same reason is in the condition; an Event for each edit would be noise."""
+    before = {**READY, "status": "False", "reason": "Invalid", "message": "another"}
+    world.know(raw(conditions=[before], rounding="down"))
+    world.scribe.tick()
+    world.recorder.close()
+    assert len(world.told()) == 1
+    assert server.asked("POST", "/api/v1/namespaces/team-a/events") == []
+
+
 def test_nothing_is_said_before_all_policies_are_known(world, server):
     """The older of two may be on the page that has not come yet."""
     world.policies.synced.clear()
