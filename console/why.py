@@ -13,7 +13,7 @@ from policies import names
 from policies.decision import Decision
 from policies.governing import QuotaView
 from policies.ledger import Ledger
-from policies.quota import amount
+from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import PodView, View

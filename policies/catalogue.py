@@ -119,15 +119,6 @@ def nominal_gb(product: str, memory_mib: int) -> int:
     return known.nominal_gb if known else math.ceil(memory_mib / 1024)
 
 
-def mig_memory_gb(mig_mib: int, board_mib: int) -> int:
-    """Return the GB in a profile's name for so many MiB of a board with so many MiB.
-
-    Source: go-nvlib, getMigMemorySizeGB: eighths of the board rounded up, times the board's whole GiB, half up.
-    """
-    eighths = -(-8 * mig_mib // board_mib)
-    return (eighths * -(-board_mib // 1024) + 4) // 8
-
-
 def canonical_profile(key: str) -> str:
     """Return a profile as JSON and NVML spell it, from the spelling of keys: `1g.5gb.me` is `1g.5gb+me`."""
     return re.sub(r"(?<=gb)\.", "+", key, count=1)

@@ -14,10 +14,9 @@ import msgspec
 from policies import names
 from policies.catalogue import BoardModel, by_product, models
 from policies.constraints import Constraints
-from policies.placement import bin_gb, profile_of
+from policies.placement import bin_gb, profile_of, size_of
 from policies.quantity import Amounts
 from policies.settings import QuotaSettings
-from policies.supply import size_of
 from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths

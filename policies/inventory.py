@@ -102,6 +102,12 @@ class Inventory:
         same = before is not None and site is not None and before.traits == site.traits
         return Inventory(sites, self._offers if same else None)
 
+    @property
+    def products(self) -> frozenset[str]:
+        """Return the values of the product label that nodes have."""
+        labels = (site.traits.labels.get(names.PRODUCT_LABEL) for site in self._sites.values())
+        return frozenset(product for product in labels if product)
+
     def offer(self, constraints: Constraints, models: tuple[str, ...] = ()) -> Offer:
         """Return what the nodes hold for pods with these constraints; `models`, if any, are the only products they may use."""
         offer = self._offers.get((constraints, models))

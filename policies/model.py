@@ -143,6 +143,7 @@ class PodSpec(_Object, frozen=True):
     resources: ResourceRequirements | None = None
     security_context: SecurityContext | None = None
     host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
+    host_users: bool | None = None
     termination_grace_period_seconds: int | None = None
 
 

@@ -13,9 +13,9 @@ from itertools import combinations
 from operator import or_
 
 from policies.packing import Packing, State
+from policies.placement import size_of
 from policies.search import Budget
 from policies.seating import Guest, Kind, Seat, Seating, nodes_in
-from policies.supply import size_of
 
 Amounts = tuple[int, ...]
 """Slices, in the order of a list of profiles."""

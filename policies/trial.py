@@ -8,7 +8,7 @@ from policies.budgets import BudgetView
 from policies.governing import QuotaView
 from policies.ground import SLICES, Ground
 from policies.ledger import Member
-from policies.needs import is_slice
+from policies.needs import is_gpu
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Usage
 from policies.seating import Kind
@@ -237,8 +237,4 @@ def _takes(pod: PodView, short: str) -> bool:
 
 
 def _gpus(charge: Amounts) -> set[str]:
-    return {
-        name
-        for name in _costs(charge)
-        if is_slice(name) or name in (names.GPU, names.GPU_SHARED, names.GPU_MEMORY_QUOTA)
-    }
+    return {name for name in _costs(charge) if is_gpu(name) or name == names.GPU_MEMORY_QUOTA}

@@ -34,6 +34,7 @@ from reconciler.evictor import Evictor
 from reconciler.health import Pulse
 from reconciler.metrics import CYCLE, LEADING, WAITING
 from reconciler.observe import ObservedNode, Picture
+from reconciler.policies import JUDGE_EVERY_S, PolicyReport
 from reconciler.quotas import REPORT_EVERY_S, QuotaReport
 from reconciler.rivals import RivalWatch
 from reconciler.scribe import Scribe
@@ -96,6 +97,7 @@ class Controller:
             max_grace_s=settings.quota.max_grace_s,
         )
         self._quota_report = QuotaReport(seen.quotas, seen.namespaces, self._recorder, now=now)
+        policy_report = PolicyReport(seen.policies, self._recorder, now=now)
         self._waiting_report = WaitingReport(seen.pods, seen.nodes, self._recorder, now=now, clock=clock)
         self._scribes = (
             Scribe(
@@ -108,6 +110,7 @@ class Controller:
                 clock=clock,
             ),
             Scribe(client, "quota", self._quota_report.differences, every_s=REPORT_EVERY_S, held=held, clock=clock),
+            Scribe(client, "policy", policy_report.differences, every_s=JUDGE_EVERY_S, held=held, clock=clock),
         )
         self._not_before = clock()  # what changes before is for one and the same cycle
         self._claimants: Mapping[str, str] = {}  # by the last decision: those for whom victims go, with their uids
@@ -168,8 +171,9 @@ class Controller:
         self._not_before = decided + min(COALESCE_S, decided - began)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
-            again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
-        return min(again_s, RESYNC_S, *_times(seen.view))
+            evict_s = self._evictor.apply(decision.evict, seen.pods)
+            again_s = self._applier.apply(decision, seen, evict_s)
+        return min(evict_s, again_s, RESYNC_S, *_times(seen.view))
 
     def _lead(self) -> None:
         due = self._clock()

@@ -84,12 +84,14 @@ class Oracle:
         self._by_key = {pod.key: pod for pod in self._pods}
         self._books, self._floor = Books(view), Floor(view)
         self._labels = self._books.labels()
+        self._away = {node.name for node in view.nodes if not node.ready}
         self.waits = claimant.namespace in self._books.waits
         self.governed = self._books.of(claimant) is not None
         if not self.governed:
             return
         self.fits_now = self.fits()
-        for key in self._books.going:  # who goes for it already is as good as gone
+        self.going = {*self._books.going, *self._books.orphans}
+        for key in self.going:  # who goes already is as good as gone
             self._go(self._by_key[key])
 
     def fits(self):
@@ -143,6 +145,8 @@ class Oracle:
         """Return whether rules 1 to 3 and the budgets let a pod go when others have."""
         books, claimant, quota, own = self._books, self.claimant, self._books.of(pod), self._books.of(self.claimant)
         if quota is None or pod.terminating or pod.non_preemptible or pod.refused_until > self._now:
+            return False
+        if pod.node in self._away:
             return False
         covering = [budget for budget in self._budgets if budget.covers(pod.namespace, pod.labels)]
         if len(covering) > 1 or any(

@@ -2,22 +2,8 @@
 
 import pytest
 
-from policies.catalogue import by_product, canonical_profile, mig_memory_gb, nominal_gb
+from policies.catalogue import by_product, canonical_profile, nominal_gb
 from tests.builders import T4
-
-
-@pytest.mark.parametrize(
-    ("mig_mib", "board_mib", "gigabytes"),
-    [
-        # go-nvlib's rule by hand; half-to-even rounding would make 70, 22 and 46 of the last three.
-        (4864, 40960, 5),
-        (71168, 143771, 71),
-        (20992, 183359, 23),
-        (46592, 189471, 47),
-    ],
-)
-def test_the_naming_rule_rounds_half_up(mig_mib, board_mib, gigabytes):
-    assert mig_memory_gb(mig_mib, board_mib) == gigabytes
 
 
 def test_a_board_is_named_in_nominal_gigabytes_not_in_what_the_driver_reports():

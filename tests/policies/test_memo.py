@@ -11,8 +11,8 @@ from policies.settings import DEFAULTS
 from policies.settle import settle
 from tests.builders import A30
 from tests.policies.cluster import agent_step, begin, bind, bound, cluster, end, gated, node, places, used, write
-from tests.policies.history import WholeGpus, without
-from tests.policies.teams import machine, pod, quota, teams
+from tests.policies.history_gpus import WholeGpus
+from tests.policies.teams import machine, pod, quota, teams, without
 from tests.policies.test_settle_laws import random_cluster
 
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from policies import names
 from policies.settle import settle
 from tests.policies import laws
-from tests.policies.history import HISTORIES, WholeGpus, idle, without
-from tests.policies.teams import NOW, carried_out, landed, machine, pod, quota, teams, victims
+from tests.policies.history import HISTORIES, idle
+from tests.policies.history_gpus import WholeGpus
+from tests.policies.teams import NOW, carried_out, landed, machine, pod, quota, teams, victims, without
 
 
 @given(WholeGpus.strategy())

@@ -366,6 +366,41 @@ def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_
     assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
 
 
+def test_nobody_goes_from_a_node_that_is_not_ready_for_there_no_pod_ends():
+    """The claimant would wait for b/newest until the node comes back, though b/b-1 could have gone at once."""
+    quotas, nodes = [quota("a", 2), quota("b", 1)], [replace(machine("away"), ready=False), machine("n1")]
+    newest = pod("b/newest", node="away", created=2000)
+    assert victims(case(*running("b", 2), newest, pod("a/claim"), quotas=quotas, nodes=nodes)) == ["b/b-1"]
+    decision = case(*running("b", 1), newest, pod("a/claim", 2), quotas=quotas, nodes=nodes)
+    assert decision.evict == ()
+    assert "1 on nodes that are not ready, where no pod ends" in decision.waiting[0].message
+
+
+def test_a_claimant_takes_what_is_free_while_its_victims_end():
+    """On n0 its victim holds all; n1, from where another goes for the sum of mins, has two free."""
+    going = {"terminating": True, "evicted_for": "a/claim"}
+    pods = [pod("b/holds", 2, node="n0", **going), pod("b/more", node="n1", **going), pod("a/runs", node="n1")]
+    decision = case(
+        *pods, pod("a/claim"), quotas=[quota("a", 2), quota("b", 3)], nodes=[machine("n0", 2), machine("n1")]
+    )
+    assert [release.pod for release in decision.ungate] == ["a/claim"]
+
+
+@pytest.mark.parametrize("comes", ["b/again", "c/other"])
+def test_nobody_goes_a_second_time_for_what_a_claimant_leaves_that_comes_no_more(comes):
+    """A claimant is replaced by its controller, under another name, while its victims end: the next one waits for these."""
+    quotas = [quota("a", 0), quota("b", 2), quota("c", 2)]
+    view = teams([machine("n1", 4)], quotas, [*running("a", 4), pod("b/claim", 2)])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=(*without(view, {"b/claim"}).pods, pod(comes, 2)))
+    decision = settle(view)
+    assert (decision.evict, decision.ungate) == ((), ())
+    (waiting,) = decision.waiting
+    assert (waiting.pod, waiting.reason) == (comes, names.QUOTA_USED_UP)
+    assert waiting.message.startswith("waits until pods on their way out have ended; all quotas together use 4 ")
+    assert [release.pod for release in settle(without(view, {"a/a-3", "a/a-2"})).ungate] == [comes]
+
+
 def test_a_mark_alone_takes_nobody_off_the_books():
     """A leader died between the mark and the eviction: the pod still runs, and the same is decided again."""
     view = teams([machine("n1", 5)], [quota("a", 4), quota("b", 1)], [*running("a", 5), pod("b/claim")])
@@ -494,3 +529,14 @@ def test_a_claimant_is_told_for_whose_end_it_waits_from_the_first_moment_to_the_
         "waits until pods evicted for it have ended: a/a-2; "
         "all quotas together use 3 nvidia.com/gpu, the pod asks for 2, and the mins of all quotas add up to 4",
     )
+
+
+def test_a_pod_whose_quota_has_gone_loses_its_label():
+    """Else it is said to run on what is borrowed, though nobody could take it back; one that waits for a fault keeps it."""
+    pods = [*running("a", 2), *running("b", 2)]
+    view = teams([machine("n1", 4)], [quota("a", 1), quota("b", 1, faults=("spec.min: none",))], pods)
+    labelled = replace(
+        view, pods=tuple(replace(p, capacity=names.OVER_QUOTA) for p in view.pods), quotas=view.quotas[1:]
+    )
+    decision = settle(labelled)
+    assert [(each.pod, each.capacity) for each in decision.relabel] == [("a/a-0", ""), ("a/a-1", "")]
