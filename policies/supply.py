@@ -67,7 +67,7 @@ def survey(
     if ended:
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
-    then = vacated(node, leaving, need - needed + left, needed) if leaving else node
+    then = vacated(node, leaving, need - needed + left) if leaving else node
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
