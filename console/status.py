@@ -133,7 +133,11 @@ def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
     if drawn := draw(sorted(view.nodes, key=lambda node: node.name), width):
         yield drawn
     if leaving := _leaving(view):
-        yield lines(f"{pod} ends, for {claimant}" for pod, claimant in sorted(leaving.items()))
+        claimants = {pod.key for pod in view.pods if pod.gated and not pod.terminating}
+        yield lines(
+            f"{pod} ends, for {claimant}{', whose quota counts it' if claimant in claimants else ''}"
+            for pod, claimant in sorted(leaving.items())
+        )
     if decision.waiting:
         yield lines(f"{one.pod} waits ({one.reason}): {one.message}" for one in decision.waiting)
     if report.problems:
