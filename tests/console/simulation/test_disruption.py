@@ -7,6 +7,7 @@ import pytest
 from console.manifests import UnreadableManifests, load
 from console.simulate import simulated
 from console.simulation.disruption import allowed
+from console.simulation.report import report
 from policies.model import BudgetSpec
 from policies.view import PodView
 
@@ -91,10 +92,14 @@ WEB = [pod("web", f"web-{index}", node="n1") for index in range(3)]
 CLAIMS = [pod("lender", "one"), pod("lender", "two", at="90s")]
 
 
-def evictions(*documents):
+def read(*documents):
     file = io.BytesIO("\n---\n".join(documents).encode())
     file.name = "story.yaml"
-    return [event.at for event in simulated(load([file])).events if event.what == "evicted"]
+    return load([file])
+
+
+def evictions(*documents):
+    return [event.at for event in simulated(read(*documents)).events if event.what == "evicted"]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,24 @@ def test_evictions_are_counted_anew_when_who_was_evicted_runs_again(rule, status
 
 def test_as_long_as_a_victim_is_away_nobody_else_goes():
     assert evictions(*TEAMS[:-1], pod("other", "batch", node="n1"), budget("maxUnavailable: 1"), *WEB, *CLAIMS) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "problems"),
+    [
+        pytest.param("minAvailable: 0", "", [], id="a rule"),
+        pytest.param("unhealthyPodEvictionPolicy: AlwaysAllow", "status: {disruptionsAllowed: 1}", [], id="a status"),
+        pytest.param(
+            "unhealthyPodEvictionPolicy: AlwaysAllow",
+            "",
+            ["has neither minAvailable nor maxUnavailable, so that none of its pods may be evicted"],
+            id="neither",
+        ),
+    ],
+)
+def test_a_budget_that_says_nothing_is_a_problem(rule, status, problems):
+    manifests = read(budget(rule, status))
+    assert [item["message"] for item in report(simulated(manifests), manifests)["problems"]] == problems
 
 
 @pytest.mark.parametrize(
