@@ -62,13 +62,11 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     return replace(node, boards=tuple(boards))
 
 
-def held_by_ended(node: NodeView, bound: Sequence[PodView], need: Counter[str]) -> list[PlacedSlice]:
+def held_by_ended(node: NodeView, bound: Sequence[PodView]) -> list[PlacedSlice]:
     """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
 
     Who counted them as used would evict a second pod for a lack that the first has already made good.
     """
-    if tally(node.boards).used == need:
-        return []
     there = {pod.key for pod in bound}
     slices = (item for board in node.boards for item in board.slices)
     return [item for item in slices if item.used and item.pod is not None and item.pod not in there]

@@ -63,7 +63,7 @@ def survey(
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
-    ended = held_by_ended(node, bound, need)
+    ended = held_by_ended(node, bound)
     if ended:
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
