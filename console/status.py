@@ -42,7 +42,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 @output_option
 @click.pass_context
 def status(context: click.Context, watch: bool, kubeconfig: str | None, output: str) -> None:
-    """Show the quotas and boards of a cluster: who uses what, who borrows from whom, who waits and why.
+    """Show the quotas and boards of a cluster, and who waits.
+
+    That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
     Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is. With --watch 0.
 

@@ -79,7 +79,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @kubeconfig_option
 @output_option
 def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
-    """Say why POD (a name, or namespace/name) waits: each resource's arithmetic, and what would have to happen.
+    """Say why a pod waits, and what its quota has to do with it.
+
+    POD is a name, or namespace/name. Where a quota governs it: each resource's arithmetic, and what would have to
+    happen. GUARANTEED is what the quota may take back above its min: its min's share of what stands unused in all mins.
 
     Exit status: 0 if the pod is there, 1 if not.
 
