@@ -42,7 +42,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 @output_option
 @click.pass_context
 def status(context: click.Context, watch: bool, kubeconfig: str | None, output: str) -> None:
-    """Show the quotas and boards of a cluster: who uses what, who borrows from whom, who waits and why.
+    """Show the quotas and boards of a cluster, and who waits.
+
+    That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
     Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is. With --watch 0.
 
@@ -133,7 +135,11 @@ def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
     if drawn := draw(sorted(view.nodes, key=lambda node: node.name), width):
         yield drawn
     if leaving := _leaving(view):
-        yield lines(f"{pod} ends, for {claimant}" for pod, claimant in sorted(leaving.items()))
+        claimants = {pod.key for pod in view.pods if pod.gated and not pod.terminating}
+        yield lines(
+            f"{pod} ends, for {claimant}{', whose quota counts it' if claimant in claimants else ''}"
+            for pod, claimant in sorted(leaving.items())
+        )
     if decision.waiting:
         yield lines(f"{one.pod} waits ({one.reason}): {one.message}" for one in decision.waiting)
     if report.problems:

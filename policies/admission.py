@@ -99,7 +99,9 @@ def admit(
         charge = {**seen.request, **derived(seen.moments, offer.place, settings.quota)}
         estimate = standings.estimate(namespace, charge, borrows=not seen.non_preemptible, gates=policy.gates)
     cut = any(choice.cut for choice in slicing.choices)
-    faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
+    # Of a wish that cannot be understood nobody knows what it costs, but a quota will have to grant it.
+    held = estimate.held or bool(faults and requests.asks and governed and policy.gates)
+    faults += _past_the_gate(pod, "slice" if cut else "quota" if held else "")
     faults += estimate.faults
     if faults:
         return Admission(faults=tuple(faults), reasons=judged)

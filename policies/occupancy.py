@@ -62,28 +62,28 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     return replace(node, boards=tuple(boards))
 
 
-def held_by_ended(node: NodeView, bound: Sequence[PodView], need: Counter[str]) -> list[PlacedSlice]:
+def held_by_ended(node: NodeView, bound: Sequence[PodView]) -> list[PlacedSlice]:
     """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
 
     Who counted them as used would evict a second pod for a lack that the first has already made good.
     """
-    if tally(node.boards).used == need:
-        return []
     there = {pod.key for pod in bound}
     slices = (item for board in node.boards for item in board.slices)
     return [item for item in slices if item.used and item.pod is not None and item.pod not in there]
 
 
-def vacated(node: NodeView, leaving: Collection[str], gone: Counter[str], needed: Counter[str]) -> NodeView:
-    """Return the node when pods have left. Where the agent does not say which slices are theirs, the first ones are."""
-    used = tally(node.boards).used
-    left = Counter({profile: min(count, max(used[profile] - needed[profile], 0)) for profile, count in gone.items()})
+def vacated(node: NodeView, leaving: Collection[str], gone: Counter[str]) -> NodeView:
+    """Return the node when pods have left that hold so many slices: those that are shown as theirs are free then.
+
+    Where the agent does not say whose slices are, the first ones are theirs: what it does not show yet is then another's.
+    """
+    left = Counter(gone)
     boards = list(node.boards)
     for theirs in (True, False):
         for position, board in enumerate(boards):
             slices = list(board.slices)
             for index, item in enumerate(slices):
-                if item.used and left[item.profile] and (item.pod in leaving if theirs else item.pod is None):
+                if item.used and (item.pod in leaving if theirs else item.pod is None and left[item.profile] > 0):
                     slices[index] = replace(item, used=False, pod=None)
                     left[item.profile] -= 1
             boards[position] = replace(board, slices=tuple(slices))

@@ -268,8 +268,11 @@ class _Choosing:
         told = [makes(kind) for kind in kinds if kind.mode in modes] or [makes(kind) for kind in kinds]
         if told:
             return _few(told)
-        only = f", and the policy allows only {', '.join(self.terms.models)} (gpuModels)" if self.terms.models else ""
-        return f"the pod may use no node that is labelled {names.PARTITIONING_LABEL} and whose boards are known{only}"
+        barrier, models = self.inventory.barrier(self.offer), ", ".join(self.terms.models)
+        if not models:
+            return f"{barrier}, or have the policy name boards that are to come (gpuModels)"
+        only = f"the policy allows only {models} (gpuModels)"
+        return f"{barrier}, and {only}" if barrier else f"{only}, and the pod may use no board of these"
 
 
 def _maker(wish: Wish, makers: Collection[str]) -> str | None:

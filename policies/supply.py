@@ -63,11 +63,11 @@ def survey(
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
-    ended = held_by_ended(node, bound, need)
+    ended = held_by_ended(node, bound)
     if ended:
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
-    then = vacated(node, leaving, need - needed + left, needed) if leaving else node
+    then = vacated(node, leaving, need - needed + left) if leaving else node
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [

@@ -138,7 +138,7 @@ class Trial:
             straddles = False
         else:
             below = [self._leaves_below(member, name) for name in freed if self._opens(member, name)]
-            if not below:
+            if not below or any(self._is_owed(member, name) for name in freed):
                 return None
             straddles = all(below)
         sizes = tuple(-member.charge.get(name, 0) for name in self._dimensions)
@@ -197,6 +197,11 @@ class Trial:
         """Return whether rule 1 or 2 holds in a dimension."""
         bound = self._bound(member.quota, name)
         return bound is not None and self._real.of(member.quota)[name] > bound and bool(member.charge.get(name))
+
+    def _is_owed(self, member: Member, name: str) -> bool:
+        """Return whether the claimant would have beyond its own min what is the other quota's by right (docs/adr/0011)."""
+        beyond = self._doors.get(name) == WITHIN_GUARANTEED and name in member.quota.min
+        return beyond and bool(member.charge.get(name)) and not self._opens(member, name)
 
     def _leaves_below(self, member: Member, name: str) -> bool:
         bound = self._bound(member.quota, name)

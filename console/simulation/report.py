@@ -125,10 +125,11 @@ def problems(view: View, manifests: Manifests) -> Iterator[tuple[str, str]]:
     for title, (reason, message) in Policies(view.policies).unready.items():
         yield title, f"{reason}: {message}"
     for budget in manifests.budgets:
-        if budget.value.status is None:
+        spec = budget.value.spec
+        if budget.value.status is None and (spec is None or spec.min_available is spec.max_unavailable is None):
             yield (
                 f"PodDisruptionBudget {budget.key}",
-                "has no status.disruptionsAllowed, so that none of its pods may be evicted",
+                "has neither minAvailable nor maxUnavailable, so that none of its pods may be evicted",
             )
     for item in manifests.others:
         yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"

@@ -89,7 +89,13 @@ TEMPLATES = {
 SPACES = {
     **GUARD,
     "name": "namespaces.nos.nebuly.com",
-    "rules": [{**GUARD["rules"][0], "resources": ["namespaces"], "scope": "Cluster"}],
+    "rules": [
+        {
+            **GUARD["rules"][0],
+            "resources": ["namespaces", "namespaces/status", "namespaces/finalize"],
+            "scope": "Cluster",
+        }
+    ],
     "namespaceSelector": {},
 }
 QUOTAS = {
@@ -162,6 +168,8 @@ def test_eviction_of_pods_is_not_hooked_and_bindings_and_status_only_where_they_
         "pods/resize",
         *(kind.plural for kind in KINDS),
         "namespaces",
+        "namespaces/finalize",
+        "namespaces/status",
         "elasticquotas",
         "compositeelasticquotas",
         "gpupolicies",

@@ -10,6 +10,7 @@ import trustme
 
 from console.sandbox.kubectl import KubectlError
 from kube.errors import ApiError, Invalid
+from kube.resource import NAMESPACES
 from policies import names
 from tests.manifests.matching import NAMESPACE, Cluster, gpu, pod
 
@@ -204,6 +205,21 @@ def test_the_quota_label_of_a_namespace_is_guarded(cluster, recorder, arguments,
     recorder.asked.clear()
     cluster.kubectl("label", "namespace", NAMESPACE, "--overwrite", "--dry-run=server", *arguments)
     assert recorder.about(NAMESPACE) == asked
+
+
+@pytest.mark.parametrize("subresource", ["status", "finalize"])
+def test_the_ways_round_to_the_labels_of_a_namespace_are_guarded(cluster, recorder, subresource):
+    """Both take labels as well, on 1.36."""
+    path = NAMESPACES.path(name=NAMESPACE)
+    namespace = json.loads(cluster.client.request("GET", path))
+    for labels, asked in (({names.QUOTA_LABEL: "other"}, [f"/validate {subresource}"]), ({"a": "b"}, [])):
+        recorder.asked.clear()
+        namespace["metadata"]["labels"] |= labels
+        body = json.dumps(namespace).encode()
+        answer = cluster.client.request("PUT", f"{path}/{subresource}", query={"dryRun": "All"}, body=body)
+        assert json.loads(answer)["metadata"]["labels"].items() >= labels.items()
+        assert recorder.about(NAMESPACE) == asked
+        del namespace["metadata"]["labels"][next(iter(labels))]
 
 
 def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder, root):

@@ -76,13 +76,15 @@ class History:
         self.told.append(what)
         self.chance = random.Random(details)
         getattr(self, what)()
-        claimed = {space for quota in self.view.quotas for space in quota.namespaces}
-        released = [pod for pod in self.view.pods if pod.released]
-        if any(not (pod.slices or pod.namespace in claimed) for pod in released):
-            self.shaken = True  # to whom nobody promises anything takes what is others'
-        if released and not self.shaken:
+        self.shaken = self.shaken or self.has_strangers()
+        if not self.shaken:
             stuck = self.landed(self.view)[1]
             assert not stuck, f"released, but without a place: {stuck}"
+
+    def has_strangers(self):
+        """Return whether somebody is on the way to whom nobody has promised anything: it takes what is others'."""
+        claimed = {space for quota in self.view.quotas for space in quota.namespaces}
+        return any(pod.released and not (pod.slices or pod.namespace in claimed) for pod in self.view.pods)
 
     beginnings = (NOTHING, "rewrite_a_quota", "rewrite_a_quota", "settle_in", "settle_in", "settle_in")
     events = (
@@ -283,6 +285,7 @@ class History:
             decision = self.decide()
             claimants |= {evict.claimant_uid for evict in decision.evict}
             self.write(decision)
+            disturbed = disturbed or self.has_strangers()
             self.go_on()
             leaving = {pod.key for pod in self.view.pods if pod.terminating}
             if idle(decision) and leaving:

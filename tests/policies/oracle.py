@@ -160,7 +160,9 @@ class Oracle:
             return bool(freed) and claimant.preempts and pod.priority < claimant.priority and not overtakes
         over = self._labels[pod.key] == names.OVER_QUOTA
         entitled = all(self._door(name) for name in books.lacks(claimant)[1])
-        return over and entitled and any(self._is_above_bound(quota, name) for name in freed & cost(pod).keys())
+        above = {name: self._is_above_bound(quota, name) for name in freed & cost(pod).keys()}
+        owed = any(self._door(name) == 2 and name in quota.min and not above[name] for name in above)
+        return over and entitled and any(above.values()) and not owed
 
     def _door(self, name):
         """Return by which rule (1 or 2) the claimant may displace pods of others in a dimension; 0: by none."""

@@ -62,6 +62,18 @@ def test_who_owns_gpus_and_who_owns_cpus_do_not_evict_one_another_for_ever(node,
     assert [one.node for one in comes_to_rest(view).pods] == ["n1", ""]
 
 
+def test_who_borrows_gpus_keeps_the_memory_that_is_its_own_from_who_would_borrow_that():
+    """Q20, ADR 11: b borrows one of its two GPUs, but no GB; a owns three GPUs, and 64 of the 96 GB that they cost."""
+    mins = {"a": (3, 64), "b": (1, 64), "d": (2, 0)}
+    quotas = [
+        replace(quota(team, gpus), min={names.GPU: gpus * 1000, names.GPU_MEMORY_QUOTA: gigabytes * 1000})
+        for team, (gpus, gigabytes) in mins.items()
+    ]
+    running = [pod("b/x", node="n1", created=1), pod("b/y", node="n1", created=2)]
+    view = teams([machine("n1", 4)], quotas, [*running, pod("a/z", 3)])
+    assert [one.node for one in comes_to_rest(view).pods] == ["n1", "n1", ""]
+
+
 def test_who_asks_for_less_cpu_than_is_left_takes_its_gpus_back_all_the_same():
     """A dimension that a claimant does not lack plays no part, however much of it is borrowed."""
     quotas = [quota("a", 3, cpu=0), quota("b", 0, cpu=3)]

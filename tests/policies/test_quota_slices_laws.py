@@ -1,5 +1,6 @@
 """Laws of quota over a thousand histories of boards that are cut, and what such histories have found."""
 
+import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
@@ -95,3 +96,26 @@ def test_who_is_yet_to_come_makes_nobody_a_borrower():
     decision = settle(view)
     assert decision.evict == ()
     assert [item.pod for item in decision.waiting] == ["b/older", "a/claim"]
+
+
+@pytest.mark.parametrize("shown", ["a/low", "a/ended"])
+def test_nobody_goes_while_a_slice_seems_free_on_which_another_has_landed_a_moment_ago(shown):
+    """The agent shows one 3g.20gb as another's, and not yet that c has the other: that one cannot make way for the 4g.20gb."""
+    boards = {
+        "0": [used("1g.5gb", 0), used("3g.20gb", 4) | {"pod": shown}],
+        "1": [free("3g.20gb", 0), used("2g.10gb", 4)],
+    }
+    pods = [
+        bound("a/low", "n1", *(["3g.20gb"] if shown == "a/low" else []), cpu="2"),
+        bound("c/landed", "n1", "3g.20gb", priority=5),
+        bound("c/one", "n1", "1g.5gb", priority=5),
+        bound("c/two", "n1", "2g.10gb", priority=5),
+        gated("a/claim", "4g.20gb", cpu="4", priority=5),
+    ]
+    memory = names.GPU_MEMORY_QUOTA
+    quotas = (replace(quota("a"), min={memory: 40_000}), replace(quota("c"), min={memory: 40_000}))
+    nodes = [node("n1", count=2, placements=boards, resources={"cpu": "4"})]
+    view = replace(cluster(nodes, pods, now=1.8e9), quotas=quotas)
+    decision = settle(view)
+    assert (decision.evict, decision.layouts) == ((), ())
+    assert [(item.pod, item.reason) for item in decision.waiting] == [("a/claim", names.NOTHING_TO_RECLAIM)]

@@ -173,6 +173,59 @@ def test_a_budget_is_counted_over_all_claimants():
     assert victims(decision, "b/two") == []
 
 
+def test_of_those_who_stay_only_they_are_told_of_and_not_who_goes_for_another():
+    """L01: the budget is used up by a/a-1, which it covers too, and which goes for b/one."""
+    decision = case(
+        *running("a", 2, labels={"app": "web"}), pod("b/one"), pod("b/two", created=1001),
+        quotas=[quota("a", 0), quota("b", 2)], budgets=[budget("a", 1, app="web")],
+    )  # fmt: skip
+    assert reasons_of(decision)["b/two"][1].endswith(
+        "(of the pods that it might displace: 1 under PodDisruptionBudgets that allow no more)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "quotas", "gone"),
+    [
+        pytest.param(
+            [
+                *running("a", 2),
+                pod("a/polite", priority=10, preempts=False, created=int(NOW) - 2),
+                pod("a/urgent", priority=10, created=int(NOW) - 1),
+            ],
+            [quota("a", 2, 2)],
+            {"a/urgent": ["a/a-1"]},
+            id="preemptionPolicy Never",
+        ),
+        pytest.param(
+            [
+                *running("a", 4),
+                *running("b", 6),
+                pod("a/fixed", non_preemptible=True, created=int(NOW) - 2),
+                pod("a/claim", created=int(NOW) - 1),
+            ],
+            [quota("a", 4), quota("b", 1), quota("c", 5)],
+            {"a/claim": ["b/b-5"]},
+            id="non-preemptible: above min it may not run, the other within floor(4/10 x 5)",
+        ),
+    ],
+)
+def test_that_nobody_can_go_for_one_says_nothing_of_its_like_that_may_do_more(pods, quotas, gone):
+    """What a search has found holds for others only where the rules let them do the same."""
+    decision = case(*pods, quotas=quotas)
+    assert {evict.claimant: victims(decision, evict.claimant) for evict in decision.evict} == gone
+
+
+def test_who_can_be_served_at_once_elsewhere_does_not_wait_for_a_victim():
+    """b/holds leaves n1 with all its CPUs; c's pod, which stands behind the claimant, finds as many free on n2."""
+    decision = case(
+        pod("b/holds", cpu=8, node="n1"), pod("a/claim"), pod("c/quick", 0, cpu=4, created=1001),
+        quotas=[quota("a", 1), quota("b", 0), quota("c", cpu=8)], nodes=[machine("n1", 1, 8), machine("n2", 0, 8)],
+    )  # fmt: skip
+    assert victims(decision) == ["b/holds"]
+    assert [release.pod for release in decision.ungate] == ["c/quick"]
+
+
 def test_a_pod_under_two_budgets_cannot_be_evicted():
     """The API server refuses it whatever they allow."""
     both = [budget("a", 9, app="web"), replace(budget("a", 9, app="web"), name="other")]

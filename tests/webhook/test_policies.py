@@ -128,6 +128,24 @@ def test_where_the_policy_only_labels_a_pod_is_held_for_its_slice_alone():
     assert far_too_many["warnings"] == ["is 8 nvidia.com/gpu above the min of labelled/quota; may be evicted"]
 
 
+@pytest.mark.parametrize(
+    ("namespace", "fields", "places"),
+    [
+        ("gated", {"annotations": {names.FRACTION: "2"}}, [f"metadata.annotations[{names.FRACTION}]", "spec.nodeName"]),
+        ("gated", {"limits": {names.GPU: "1500m"}}, [f"spec.containers[0].resources.limits[{names.GPU}]", "spec.nodeName"]),
+        ("labelled", {"annotations": {names.FRACTION: "2"}}, [f"metadata.annotations[{names.FRACTION}]"]),
+        ("free", {"annotations": {names.FRACTION: "2"}}, [f"metadata.annotations[{names.FRACTION}]"]),
+    ],
+    ids=["gated", "gated, by a resource", "only labelled", "not governed"],
+)  # fmt: skip
+def test_a_node_that_is_named_where_a_quota_holds_pods_is_told_beside_a_wish_that_cannot_be_understood(
+    namespace, fields, places
+):
+    """All faults at once: with a wish that can be, the pod would be denied for its node."""
+    told = created(namespace, node="n1", **fields)["status"]["message"]
+    assert [line.partition(": ")[0] for line in told.splitlines()] == places
+
+
 # The guard ------------------------------------------------------------------------------------------------------------
 
 
