@@ -207,7 +207,7 @@ class Ledger:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            beyond = worst > WITHIN_MIN and self.then.never(quota, charge, borrows=not pod.non_preemptible)
+            beyond = self.then.never(quota, charge, borrows=not pod.non_preemptible)
             if pod.gated and not beyond and could_run(pod):  # who is not gated is counted already
                 for name, amount in charge.items():
                     more[name] = more.get(name, 0) + amount

@@ -350,6 +350,15 @@ def test_who_could_never_run_uses_up_nothing_of_what_its_own_team_owns():
     assert [release.pod for release in decision.ungate] == ["a/modest"]
 
 
+def test_who_is_within_min_but_larger_than_max_uses_up_nothing_of_what_its_own_team_owns():
+    """Q18: a/huge asks for more CPU than a may ever use; else b's pod would get the GPU that a/modest owns."""
+    decision = case(
+        pod("a/huge", cpu=4), pod("a/modest", created=1001), *running("b", 1), pod("b/borrower", priority=10),
+        quotas=[replace(quota("a", 1), max={"cpu": 1000}), quota("b", 1)], nodes=[machine("n1", 2)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["a/modest"]
+
+
 def test_a_grace_is_capped():
     decision = case(*running("a", 1, grace_s=86_400), pod("b/claim"), quotas=[quota("a", 0), quota("b", 1)])
     assert [evict.grace_s for evict in decision.evict] == [600]
