@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from policies.annotations import PlacedSlice
 from policies.boards import Board
 from policies.geometry import by_start
-from policies.placement import arrange, lay_out, size_of
+from policies.placement import arrange, largest_first, lay_out
 from policies.view import NodeView, PodView
 
 _REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
@@ -53,7 +53,7 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     if not missing and laid_out == node.boards:
         return node
     boards = list(laid_out)
-    for profile in sorted(missing.elements(), key=_largest_first):
+    for profile in sorted(missing.elements(), key=largest_first):
         for position, board in enumerate(boards):
             grown = _with_used(board, profile)
             if grown:
@@ -91,11 +91,6 @@ def vacated(node: NodeView, leaving: Collection[str], gone: Counter[str]) -> Nod
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def _largest_first(profile: str) -> tuple[int, int, str]:
-    gigabytes, compute = size_of(profile)
-    return -gigabytes, -compute, profile
 
 
 def _laid_out(board: Board) -> Board:

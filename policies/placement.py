@@ -66,6 +66,12 @@ def size_of(profile: str) -> tuple[int, int]:
     return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
 
 
+def largest_first(profile: str) -> tuple[int, int, str]:
+    """Return the key by which profiles are listed, the largest first, by GB, then by compute slices."""
+    gigabytes, compute = size_of(profile)
+    return -gigabytes, -compute, profile
+
+
 def fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> bool:
     """Return whether a board in that mode can hold all wanted slices beside the fixed ones.
 

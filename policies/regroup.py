@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import or_
 
 from policies.packing import Packing, State
-from policies.placement import size_of
+from policies.placement import largest_first, size_of
 from policies.search import Budget
 from policies.seating import Guest, Kind, Seat, Seating, nodes_in
 
@@ -102,7 +102,7 @@ class Regroup:
         movable = [other for site in sites for other in self._movable(site)]
         everybody = [*movable, guest]
         kinds = sorted(Counter(other.kind for other in everybody).items(), key=_hardest_first)
-        profiles = tuple(sorted({name for kind, _ in kinds for name in kind.profiles}, key=_largest_first))
+        profiles = tuple(sorted({name for kind, _ in kinds for name in kind.profiles}, key=largest_first))
         places = [_Place.without(self.seating, site, movable, profiles) for site in sites]
         if not self._spread(kinds, places, budget):
             return False
@@ -282,8 +282,3 @@ def _shares(count: int, open_to: Sequence[bool]) -> Iterator[Amounts]:
 def _hardest_first(item: tuple[Kind, int]) -> tuple[int, int]:
     kind, _ = item
     return -len(kind.profiles), -kind.size
-
-
-def _largest_first(profile: str) -> tuple[int, int, str]:
-    gigabytes, compute = size_of(profile)
-    return -gigabytes, -compute, profile

@@ -67,7 +67,7 @@ def test_the_fields_of_policies_that_are_told_are_those_of_the_schema():
 
 
 def test_there_are_examples_and_rows():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     assert len(ROWS) == 9
 
 
