@@ -49,7 +49,8 @@ class Ledger:
         then: usage when all victims on their way out have left, with everybody whom a decision grants something.
         now: usage now, with everybody whom a decision releases.
         real: of those only what is neither on its way out nor still to come.
-        leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
+        leaving: pods (namespace/name) on their way out, with the claimants for whom they go or, if these wait no longer,
+            went: then they still count for their own quota, but what they leave is anybody's.
         claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
             theirs until they have it.
         standing: the pods that each quota (by title) counts, those on their way out left aside.
@@ -68,28 +69,31 @@ class Ledger:
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
         waiting = (pod for pod in view.pods if pod.gated and not pod.terminating) if in_force else ()
         claimants = {pod.key: pod for pod in waiting if self.quota(pod)}
-        self.leaving = {
-            pod.key: pod.evicted_for
-            for pod in view.pods
-            if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
-        }
+        self.leaving = {pod.key: pod.evicted_for for pod in view.pods if pod.evicted_for and _is_leaving(pod)}
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
-        self.claimants = frozenset((*self.leaving.values(), *held))
+        self.claimants = frozenset((*(key for key in self.leaving.values() if key in claimants), *held))
         self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
         self._released: dict[str, dict[str, Member]] = {quota.title: {} for quota in in_force}
         books = {space: (quota, self.standing[quota.title]) for space, quota in self._by_space.items()}
+        unclaimed: list[Member] = []
         for pod in view.pods if books else ():
             if (book := books.get(pod.namespace)) is None or not _counts(pod):
                 continue
             (quota, members), charge = book, self._charges.of(pod)
-            if self.leaving and pod.key in self.leaving:
-                self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
-            else:
-                members.append(Member(pod, quota, charge))
+            leaves = self.leaving and pod.key in self.leaving
+            if leaves and pod.evicted_for in claimants:
+                self._count_leaving(quota, self._by_space[claimants[pod.evicted_for].namespace], charge)
+                continue
+            members.append(Member(pod, quota, charge))
+            if leaves:
+                unclaimed.append(members[-1])
         for quota in in_force:
             total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):
                 usage.add(quota, total)
+        for member in unclaimed:
+            for usage in (self.then, self.real):
+                usage.add(member.quota, member.charge, -1)
 
     def quota(self, pod: PodView) -> QuotaView | None:
         """Return the quota in force that governs a pod, or None."""
@@ -233,9 +237,7 @@ class Ledger:
         """Return the status of every quota."""
         return statuses(self._governed, self._quotas, self._shown)
 
-    def _count_leaving(self, quota: QuotaView, claimant: QuotaView | None, charge: Amounts) -> None:
-        if claimant is None:  # pragma: no cover - only claimants that a quota governs are looked at
-            return
+    def _count_leaving(self, quota: QuotaView, claimant: QuotaView, charge: Amounts) -> None:
         self._shown.add(claimant, charge)
         if quota.title == claimant.title:
             self.now.add(quota, charge)

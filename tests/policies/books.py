@@ -60,6 +60,7 @@ class Books:
         governs: the quota in force of each namespace.
         waits: namespaces whose pods wait because of a fault of the quota that claims them.
         going: the pods that are on their way out for a waiting claimant, with that claimant.
+        unclaimed: those whose claimant waits no longer: they count for their own quota, but as good as gone for others.
         mins: what all quotas own together of each resource.
         used: what each quota (by title) uses of each resource; who is going counts for its quota no longer.
         total: the same for all together, of a resource by those who own some of it; who is going still counts.
@@ -77,6 +78,11 @@ class Books:
             for pod in view.pods
             if pod.terminating and pod.node and not pod.finished and pod.evicted_for in claimants
         }
+        self.unclaimed = [
+            pod.key
+            for pod in view.pods
+            if pod.terminating and pod.node and pod.evicted_for and not pod.finished and pod.key not in self.going
+        ]
         self.members = [pod for pod in view.pods if counted(pod) and pod.namespace in self.governs]
         for pod in self.members:
             self.count(pod)

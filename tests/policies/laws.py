@@ -42,8 +42,10 @@ def victims_are_taken_by_the_rules(view, decision):
     use the least that it may have used; laws of one alone are exact.
     """
     books, least, pods = Books(view), Books(view), by_key(view)
-    for key in least.going:
+    for key in (*least.going, *least.unclaimed):
         least.count(pods[key], -1)
+    for key in books.unclaimed:
+        books.count(pods[key], -1)
     labels, spent = books.labels(), Counter()
     for evict in decision.evict:
         victim = pods[evict.pod]

@@ -89,8 +89,8 @@ class Oracle:
         if not self.governed:
             return
         self.fits_now = self.fits()
-        self.going = self._books.going.keys()
-        for key in self.going:  # who goes for it already is as good as gone
+        self.going = {*self._books.going, *self._books.unclaimed}
+        for key in self.going:  # who goes for it already, or for nobody, is as good as gone
             self._go(self._by_key[key])
 
     def fits(self):
