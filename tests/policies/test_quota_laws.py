@@ -103,3 +103,16 @@ def test_who_has_been_given_up_by_the_scheduler_counts_although_its_place_is_yet
     )
     used = {status.namespace: status.used[names.GPU] for status in settle(view).quotas}
     assert used == {"a": 2000, "b": 1000}
+
+
+def test_what_a_served_claimants_victims_still_hold_is_for_the_next_one():
+    """Q20: a/y was let in by what another pod left. Its victim is ending all the same, so nobody else needs to go for a/z."""
+    quotas = [quota("a", 3), quota("b", 1)]
+    going = pod("b/x", node="n1", created=3, terminating=True, evicted_for="a/y")
+    pods = [pod("b/own", node="n1", created=1), pod("b/lent", node="n1", created=2), going, pod("a/y"), pod("a/z")]
+    view = teams([machine("n1", 4)], quotas, [*pods[:3], replace(pods[3], node="n1", gated=False), pods[4]])
+    decision = settle(view)
+    assert (victims(decision), decision.ungate) == ([], ())
+    used = {status.namespace: status.used[names.GPU] for status in decision.quotas}
+    assert used == {"a": 1000, "b": 3000}  # it counts for its own quota until it has ended
+    assert [release.pod for release in settle(without(view, {"b/x"})).ungate] == ["a/z"]
