@@ -11,6 +11,7 @@ from policies.settings import DEFAULTS
 from policies.settle import settle
 from tests.builders import A30
 from tests.policies.cluster import agent_step, begin, bind, bound, cluster, end, gated, node, places, used, write
+from tests.policies.history_boards import Boards
 from tests.policies.history_gpus import WholeGpus
 from tests.policies.teams import machine, pod, quota, teams, without
 from tests.policies.test_settle_laws import random_cluster
@@ -80,8 +81,8 @@ def changed(one, chance):
             return one
 
 
-class Remembering(WholeGpus):
-    """Decides twice, and remembers only once."""
+class Remembering:
+    """A history that decides twice, and remembers only once."""
 
     memo = None
 
@@ -92,10 +93,24 @@ class Remembering(WholeGpus):
         return decision
 
 
-@given(Remembering.strategy())
+class RememberingGpus(Remembering, WholeGpus):
+    """Of whole GPUs."""
+
+
+class RememberingBoards(Remembering, Boards):
+    """Of boards that are cut."""
+
+
+@given(RememberingGpus.strategy())
 @settings(max_examples=60, deadline=None)
 def test_with_a_memo_and_without_teams_lend_and_take_back_alike(history):
-    Remembering.play(*history)
+    RememberingGpus.play(*history)
+
+
+@given(RememberingBoards.strategy())
+@settings(max_examples=30, deadline=None)
+def test_with_a_memo_and_without_teams_take_back_slices_alike(history):
+    RememberingBoards.play(*history)
 
 
 def test_only_what_has_changed_is_looked_at_again(monkeypatch):
