@@ -21,11 +21,12 @@ from console.workloads import planned
 def explain(
     context: click.Context, files: Sequence[BinaryIO], cluster: bool, kubeconfig: str | None, output: str
 ) -> None:
-    """Show what the webhook would do with pods and workloads in YAML files, and why.
+    """Show what the webhook would do with pods in YAML files, and why.
 
-    Every object of the files is reviewed as newly created, and of a workload (Deployment, Job and the like) also the
-    first pod of its template, here called NAME-0. Nodes, namespaces, quotas and policies are those of the files;
-    with --cluster or --kubeconfig those of a cluster, in which those of the files take the place of their namesakes.
+    Every object of the files is reviewed as newly created, so one that runs on a slice is denied: it names its node. Of a
+    workload (Deployment, Job and the like) also the first pod of its template is reviewed, here called NAME-0. Nodes,
+    namespaces, quotas and policies are those of the files; with --cluster or --kubeconfig those of a cluster, in which
+    those of the files take the place of their namesakes.
 
     Exit status: 0 if all are admitted, 1 if one is denied, 2 if the input cannot be read.
 

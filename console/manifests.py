@@ -7,6 +7,7 @@ a pod without namespace is in `default`, requests default from limits, quantitie
 of which no condition is written is Ready. Nothing else is changed or added.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -147,6 +148,7 @@ _LIST: Final = "List"
 _WITHOUT_NAMESPACE: Final = (Node, Namespace, PriorityClass)
 _OURS: Final = "nos.nebuly.com/v1alpha1"
 _CORE: Final = ("Node", "Namespace", "Pod")  # kinds of v1 that are decoded
+_PERCENT: Final = re.compile(r"[0-9]{1,9}%")
 _LAST_YEAR: Final = 9000  # so that what follows still has a year of four digits
 
 
@@ -241,7 +243,7 @@ class _Reading:
         except msgspec.ValidationError as error:
             self.faults += [f"{source}: {found}" for found in misfits(raw, cls) or [str(error)]]
             return
-        self.faults += [f"{source}: {found}" for found in _untimely(value)]
+        self.faults += [f"{source}: {found}" for found in (*_untimely(value), *_uncounted(value))]
         meta, kind = value.metadata, cls.__name__
         namespace = "" if isinstance(value, _WITHOUT_NAMESPACE) else meta.namespace or "default"
         name = meta.name or ""
@@ -278,6 +280,15 @@ def _untimely(value: Known) -> Iterator[str]:
     for path, text in times.items():
         if text and not _is_time(text):
             yield fault(path, text, "write a time such as 2026-01-31T12:00:00Z")
+
+
+def _uncounted(value: Known) -> Iterator[str]:
+    """Yield what is wrong with the numbers of pods of a budget."""
+    spec = value.spec if isinstance(value, PodDisruptionBudget) else None
+    if spec is not None:
+        for field, count in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
+            if count is not None and not (_PERCENT.fullmatch(count) if isinstance(count, str) else count >= 0):
+                yield fault(f"spec.{field}", count, "write a number of pods such as 1, or percent such as 50%")
 
 
 def _is_time(text: str) -> bool:

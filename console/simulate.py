@@ -19,11 +19,14 @@ from policies.view import View
 @files_option
 @output_option
 def simulate(files: Sequence[BinaryIO], output: str) -> None:
-    """Play out what becomes of nodes and pods in YAML files: which pods run, on which slices, and why others wait.
+    """Play out what becomes of nodes and pods in YAML files.
+
+    Shown are the pods that run and on which slices, why others wait, and how the boards are cut in the end.
 
     Admission and planning are the real ones; no cluster is asked. An object appears later with the annotation
     `simulate.apportion/at: 30s`; a pod ends with `simulate.apportion/duration: 5m`. Quotas, policies,
-    PodDisruptionBudgets and PriorityClasses count; an evicted pod with an owner comes back.
+    PodDisruptionBudgets and PriorityClasses count; an evicted pod with an owner comes back. Workloads (Deployment, Job
+    and the like) are left out, which is said: write their pods.
 
     Exit status: 0 whatever comes out, 2 if the input cannot be read.
 

@@ -17,7 +17,7 @@ from console.quotatable import quota_paragraphs
 from console.screen import Screen
 from console.snapshot import connected, kubeconfig_option, read
 from policies.decision import Decision
-from policies.quota import amount
+from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import View
@@ -42,7 +42,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 @output_option
 @click.pass_context
 def status(context: click.Context, watch: bool, kubeconfig: str | None, output: str) -> None:
-    """Show the quotas and boards of a cluster: who uses what, who borrows from whom, who waits and why.
+    """Show the quotas and boards of a cluster, and who waits.
+
+    That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
     Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is. With --watch 0.
 
@@ -111,10 +113,15 @@ def _data(report: Report) -> object:
             {**msgspec.to_builtins(loan), "amount": amount(loan.resource, loan.amount)} for loan in loans(decision.quotas)
         ],
         "nodes": {node.name: {"gpus": [msgspec.to_builtins(board.slices) for board in node.boards]} for node in view.nodes},
-        "leaving": {pod.key: pod.evicted_for for pod in view.pods if pod.evicted_for and pod.terminating},
+        "leaving": _leaving(view),
         "waiting": {one.pod: {"reason": one.reason, "message": one.message} for one in decision.waiting},
         "problems": list(report.problems),
     }  # fmt: skip
+
+
+def _leaving(view: View) -> dict[str, str]:
+    """Return the pods that are on their way out, with those for whom they go."""
+    return {pod.key: pod.evicted_for for pod in view.pods if pod.evicted_for and pod.terminating}
 
 
 def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
@@ -127,9 +134,12 @@ def _paragraphs(report: Report, width: int | None) -> Iterable[str]:
     yield from quota_paragraphs(decision.quotas, width)
     if drawn := draw(sorted(view.nodes, key=lambda node: node.name), width):
         yield drawn
-    leaving = [f"{pod.key} ends, for {pod.evicted_for}" for pod in view.pods if pod.evicted_for and pod.terminating]
-    if leaving:
-        yield lines(sorted(leaving))
+    if leaving := _leaving(view):
+        claimants = {pod.key for pod in view.pods if pod.gated and not pod.terminating}
+        yield lines(
+            f"{pod} ends, for {claimant}{', whose quota counts it' if claimant in claimants else ''}"
+            for pod, claimant in sorted(leaving.items())
+        )
     if decision.waiting:
         yield lines(f"{one.pod} waits ({one.reason}): {one.message}" for one in decision.waiting)
     if report.problems:

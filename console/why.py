@@ -13,7 +13,7 @@ from policies import names
 from policies.decision import Decision
 from policies.governing import QuotaView
 from policies.ledger import Ledger
-from policies.quota import amount
+from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import PodView, View
@@ -22,10 +22,12 @@ from policies.view import PodView, View
 class Dimension(msgspec.Struct, frozen=True, kw_only=True):
     """One resource that a pod asks for and its quota names; amounts in thousandths, None where none is set.
 
+    All that is used, and what follows from it, is without the pod, and as it will be once all victims have ended.
+
     Attributes:
         resource: its name.
         asks: what the pod costs of it.
-        used: what its quota uses without it, once all victims have left.
+        used: what its quota uses.
         min: of the quota.
         max: of the quota.
         all_used: what all quotas with a min of it use together.
@@ -54,6 +56,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         reason: code, if it waits.
         message: the sentence that stands on the pod.
         quota: which one governs it; empty if none does.
+        when: what must have happened for the arithmetic to hold; empty if it holds now.
         dimensions: the arithmetic, by resource.
         evictions: what goes for it now: pod -> why.
         leaving: what is on its way out for it.
@@ -64,6 +67,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
     message: str = ""
     quota: str = ""
+    when: str = ""
     dimensions: tuple[Dimension, ...] = ()
     evictions: dict[str, str] = {}
     leaving: tuple[str, ...] = ()
@@ -75,7 +79,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @kubeconfig_option
 @output_option
 def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
-    """Say why POD (a name, or namespace/name) waits: each resource's arithmetic, and what would have to happen.
+    """Say why a pod waits, and what its quota has to do with it.
+
+    POD is a name, or namespace/name. Where a quota governs it: each resource's arithmetic, and what would have to
+    happen. GUARANTEED is what the quota may take back above its min: its min's share of what stands unused in all mins.
 
     Exit status: 0 if the pod is there, 1 if not.
 
@@ -109,6 +116,7 @@ def explain_pod(pod: PodView, view: View, decision: Decision) -> Answer:
         reason=waiting.reason if waiting else "",
         message=waiting.message if waiting else "",
         quota=quota.title if quota else "",
+        when="pods on their way out have ended" if ledger.going else "",
         dimensions=tuple(_dimensions(pod, quota, ledger)) if quota else (),
         evictions={evict.pod: evict.message for evict in decision.evict if evict.claimant == pod.key},
         leaving=tuple(sorted(each.key for each in view.pods if each.terminating and each.evicted_for == pod.key)),
@@ -134,11 +142,10 @@ def _state(pod: PodView, *, released: bool) -> str:
 def _dimensions(pod: PodView, quota: QuotaView, ledger: Ledger) -> Iterator[Dimension]:
     """Yield the arithmetic of each resource that the pod asks for and its quota names."""
     usage, charge = ledger.then, ledger.charge(pod)
-    counts = any(member.pod.key == pod.key for member in ledger.standing[quota.title])
-    own, counted = usage.of(quota), charge if counts else {}
-    for name in sorted(name for name in own if charge.get(name)):
-        asks, used = charge[name], own[name] - counted.get(name, 0)
-        total = usage.total.get(name, 0) - (counted.get(name, 0) if name in quota.min else 0)
+    if pod.key not in ledger.going and any(member.pod.key == pod.key for member in ledger.standing[quota.title]):
+        usage.add(quota, charge, -1)
+    for name in sorted(name for name in usage.of(quota) if charge.get(name)):
+        asks, used, total = charge[name], usage.of(quota)[name], usage.total.get(name, 0)
         guaranteed = usage.guaranteed(quota, name)
         lent = name in quota.min
         yield Dimension(
@@ -217,7 +224,9 @@ def _lines(answer: Answer, width: int | None) -> Iterator[str]:
     if answer.reason:
         yield indented(f"{answer.reason}: {answer.message}")
     if answer.quota:
-        yield f"\n{answer.quota} governs it{', and counts:' if answer.dimensions else ''}"
+        counts = f", and counts{answer.when and f', when {answer.when}'}:" if answer.dimensions else ""
+        yield ""
+        yield wrapped(f"{answer.quota} governs it{counts}", width)
     if answer.dimensions:
         yield columns([_HEAD, *map(_row, answer.dimensions)])
         yield from (indented(f"{each.resource}: {each.verdict}") for each in answer.dimensions)

@@ -26,7 +26,7 @@ from kube.errors import ConfigError, Unauthorized, Unreachable, read_error
 from kube.stream import Stream, read_all, unreachable_if_broken
 
 CONNECT_S: Final = 5.0  # an API server that does not accept within this is away
-CONNECTIONS: Final = 48  # kept open: watches and the threads that write; more are opened on need, but not kept
+CONNECTIONS: Final = 64  # kept open: watches and the threads that write; more are opened on need, but not kept
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 TIMEOUT_S: Final = 10.0  # of a request, unless who asks knows better
 IDENTITY_S: Final = (

@@ -109,10 +109,10 @@ class Informer(Generic[T]):
         """Hide an object that the API server has removed (not: begun to remove) at our request, at once."""
         self.store.lay_over_deleted(key, uid)
 
-    def read_again(self, key: str, uid: str, *, timeout_s: float) -> None:
-        """Lay over the object of this key as the API server has it now; if there is none, that this one is gone.
+    def read_again(self, key: str, uid: str, *, timeout_s: float) -> bool:
+        """Lay over the object of this key as the API server has it now, or that the one of this uid is gone.
 
-        Raises ApiError, Unreachable, or msgspec.DecodeError: then nothing is laid over, and the watch will tell.
+        Return whether that could be had; if not, the watch will tell.
         """
         namespace, _, name = key.rpartition("/")
         path = self._resource.path(namespace or None, name)
@@ -120,17 +120,25 @@ class Informer(Generic[T]):
             self.lay_over(self._client.request("GET", path, timeout_s=timeout_s))
         except NotFound:
             self.lay_over_deleted(key, uid)
+        except (ApiError, Unreachable, msgspec.DecodeError) as error:
+            self._log.warning("not_read_again", object=key, error=str(error))
+            return False
+        return True
 
-    def read_afresh(self, *, timeout_s: float, field_selector: str = "") -> None:
+    def read_afresh(self, *, timeout_s: float, field_selector: str = "") -> bool:
         """Lay over all objects, or those of a selector, as the API server has them now; each page within `timeout_s`.
 
-        What is gone stays until the watch tells. Raises ApiError, Unreachable, or msgspec.DecodeError: then some may be
-        laid over.
+        What is gone stays until the watch tells. Return whether all could be had.
         """
         selectors = {**self._selectors, **({"fieldSelector": field_selector} if field_selector else {})}
-        for page in pages(self._client, self._path, selectors, timeout_s=timeout_s):
-            for item in page.items:
-                self.lay_over(bytes(item))
+        try:
+            for page in pages(self._client, self._path, selectors, timeout_s=timeout_s):
+                for item in page.items:
+                    self.lay_over(bytes(item))
+        except (ApiError, Unreachable, msgspec.DecodeError) as error:
+            self._log.warning("not_read_afresh", selectors=selectors, error=str(error))
+            return False
+        return True
 
     def _run(self) -> None:
         failures = 0

@@ -73,7 +73,6 @@ PODS: Final = Resource("", "v1", "pods", namespaced=True)
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
 SECRETS: Final = Resource("", "v1", "secrets", namespaced=True)
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
 MUTATING_WEBHOOKS: Final = Resource(

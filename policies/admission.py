@@ -11,16 +11,20 @@ from policies import names
 from policies.asked import at
 from policies.charges import derived
 from policies.constraints import constraints_of
+from policies.containers import places
 from policies.estimate import UNGOVERNED, Estimate, Standings
 from policies.faults import fault
 from policies.inventory import NOTHING, Inventory
-from policies.isolation import barred_modes, beyond_requests, beyond_slices
+from policies.isolation import barred_modes, beyond_reach
 from policies.model import Pod
 from policies.mutation import given, mutate
+from policies.outstanding import NONE, Outstanding, Slices
 from policies.patch import Operation
+from policies.placement import profile_of
 from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
 from policies.settings import Settings
+from policies.site import BoardKind
 from policies.slicing import Choice, Slicing, Wanted, choose
 from policies.view import view_pod
 
@@ -33,12 +37,14 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
         warnings: what the person should know, shortest useful text.
         faults: why it is denied, all of it; empty if it is admitted.
         reasons: why it is changed as it is, and by which rule it is changed or denied, for people who ask.
+        given: slices that it is given and had not been given before.
     """
 
     patch: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    given: Slices = {}
 
 
 def admit(
@@ -50,8 +56,13 @@ def admit(
     settings: Settings,
     policy: PolicyView = NO_POLICY,
     standings: Standings = UNGOVERNED,
+    taken: Outstanding = NONE,
 ) -> Admission:
-    """Return the answer for a new pod. `namespace` is the review's, since the pod may lack it; `labels` are its."""
+    """Return the answer for a new pod.
+
+    `namespace` is the review's, since the pod may lack it; `labels` are its. `taken` is what pods before it were given and
+    the inventory does not show yet.
+    """
     governed, rule = standings.governs(namespace), policy.rule_for(pod.metadata.labels)
     terms = rule.terms(settings.quota.shared_replicas)
     offer = inventory.offer(constraints_of(pod.spec), terms.models) if governed or may_ask(pod) else NOTHING
@@ -70,20 +81,27 @@ def admit(
             )
             for wish in requests.wishes
         ]
-        slicing = choose(wanted, offer, inventory, terms)
+        slicing = choose(wanted, offer, inventory, terms, taken)
     faults += slicing.faults
-    if requests.wishes:
-        faults += beyond_slices(pod, rule, _percents(slicing.choices) if rule.proportional_threads else {})
-    elif policy.is_own(namespace) and not rule.visible_devices:
-        faults += beyond_requests(pod)
+    ours = _variables(slicing.choices) if rule.proportional_threads else {}
+    for place in places(pod):
+        faults += beyond_reach(
+            place.path,
+            place.container,
+            rule,
+            slices=requests.parts,
+            own=policy.is_own(namespace),
+            ours=ours.get(place.path, {}),
+        )
     estimate = Estimate()
     if governed and not faults:
         seen = view_pod(given(pod, slicing.choices))
         charge = {**seen.request, **derived(seen.moments, offer.place, settings.quota)}
-        judge = standings.estimate if policy.gates else standings.label
-        estimate = judge(namespace, charge, borrows=not seen.non_preemptible)
+        estimate = standings.estimate(namespace, charge, borrows=not seen.non_preemptible, gates=policy.gates)
     cut = any(choice.cut for choice in slicing.choices)
-    faults += _past_the_gate(pod, "slice" if cut else "quota" if estimate.held else "")
+    # Of a wish that cannot be understood nobody knows what it costs, but a quota will have to grant it.
+    held = estimate.held or bool(faults and requests.asks and governed and policy.gates)
+    faults += _past_the_gate(pod, "slice" if cut else "quota" if held else "")
     faults += estimate.faults
     if faults:
         return Admission(faults=tuple(faults), reasons=judged)
@@ -98,6 +116,7 @@ def admit(
         ),
         warnings=(*requests.warnings, *_warnings(pod, slicing.choices, rule, settings), *estimate.warnings),
         reasons=(*_reasons(requests, slicing.choices), *estimate.reasons, *judged),
+        given=_given(slicing.choices),
     )
 
 
@@ -130,9 +149,23 @@ def _too_many(requests: Requests, rule: Rule) -> Iterator[str]:
         yield fault("spec", f"{slices} slices", f"the policy lets a pod have {most} at most (maxSlicesPerPod)")
 
 
-def _percents(choices: Sequence[Choice]) -> Mapping[str, int]:
-    """Return the share of the threads of each MPS client, in hundredths, by path of its container."""
-    return {choice.wish.place.path: choice.percent for choice in choices if choice.mode == names.MPS}
+def _variables(choices: Sequence[Choice]) -> Mapping[str, Mapping[str, str]]:
+    """Return the variables that we set, by path of the container: each MPS client's share of the threads."""
+    clients = (choice for choice in choices if choice.mode == names.MPS)
+    return {choice.wish.place.path: {names.THREAD_PERCENTAGE: str(choice.percent)} for choice in clients}
+
+
+def _given(choices: Sequence[Choice]) -> Slices:
+    """Return the slices that are new, where it is known which boards make them.
+
+    A pod that comes back with our record (other webhooks have changed it since) has been given them already.
+    """
+    slices: dict[tuple[BoardKind, str], int] = {}
+    for one in choices:
+        if one.cut and one.model and not one.wish.answered:
+            key = one.kind, profile_of(one.resource)
+            slices[key] = slices.get(key, 0) + one.wish.count
+    return slices
 
 
 def _past_the_gate(pod: Pod, waits_for: str) -> Iterator[str]:

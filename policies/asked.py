@@ -10,13 +10,17 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.containers import places
 from policies.faults import fault
+from policies.model import Pod
 from policies.shares import MEMORY_RULE, SHARE_RULE, Memory, Share, read_memory, read_share
 from policies.spelling import OUR_KEYS, nearest
 
 _PER_CONTAINER: Final = (names.FRACTION, names.MEMORY, names.COUNT)
 _COUNT_RULE: Final = "a count is a whole number of at least 1"
 _MODE_RULE: Final = f"a mode is one of {', '.join(names.MODES)}; several, in order of preference, with commas"
+_SWITCH: Final = ("true", "false")
+_SWITCH_RULE: Final = 'a pod with "true" borrows nothing and is never evicted; write that, or "false"'
 _MOST_DIGITS: Final = 6  # of a count
 
 
@@ -65,13 +69,17 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True):
 _NONE: Final = Annotations()
 
 
-def read_annotations(annotations: Mapping[str, str], containers: Sequence[str], first: str) -> Annotations:
-    """Return what annotations ask for. `containers` are all names, `first` that of the first app container."""
-    ours = {key: value for key, value in annotations.items() if key.startswith(names.PREFIX)}
+def read_annotations(pod: Pod) -> Annotations:
+    """Return what the annotations of a pod ask for."""
+    ours = {key: value for key, value in (pod.metadata.annotations or {}).items() if key.startswith(names.PREFIX)}
     if not ours:
         return _NONE
+    containers = [place.container.name for place in places(pod)]
+    first = pod.spec.containers[0].name if pod.spec.containers else ""
     faults: list[str] = []
     warnings: list[str] = []
+    if (stays := ours.get(names.NON_PREEMPTIBLE, "true")) not in _SWITCH:
+        faults.append(fault(at(names.NON_PREEMPTIBLE), stays, _SWITCH_RULE))
     target = ours.get(names.CONTAINER)
     if target is not None and target not in containers:
         faults.append(_no_container(names.CONTAINER, target, containers))

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from policies.model import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
+from policies.labels import holds
+from policies.model import LabelSelector, PodDisruptionBudget
 
 
 class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +30,7 @@ class BudgetView(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Return whether it covers a pod of a namespace with these labels."""
-        return namespace == self.namespace and self.selector is not None and selects(self.selector, labels)
+        return namespace == self.namespace and self.selector is not None and _selects(self.selector, labels)
 
 
 def view_budget(budget: PodDisruptionBudget) -> BudgetView:
@@ -42,21 +43,10 @@ def view_budget(budget: PodDisruptionBudget) -> BudgetView:
     )
 
 
-def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector matches."""
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
-        _holds(requirement, labels) for requirement in selector.match_expressions or ()
+        holds(requirement, labels) for requirement in selector.match_expressions or ()
     )
-
-
-def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement.key), requirement.values or ()
-    match requirement.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None  # DoesNotExist; the API server refuses others

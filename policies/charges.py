@@ -14,10 +14,9 @@ import msgspec
 from policies import names
 from policies.catalogue import BoardModel, by_product, models
 from policies.constraints import Constraints
-from policies.placement import bin_gb, profile_of
+from policies.placement import bin_gb, profile_of, size_of
 from policies.quantity import Amounts
 from policies.settings import QuotaSettings
-from policies.supply import size_of
 from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths
@@ -44,10 +43,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 class Charges:
     """Works out what pods cost, for one set of nodes; remembers what pods of the same needs and place cost."""
 
-    def __init__(self, nodes: Iterable[NodeView], settings: QuotaSettings) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        settings: QuotaSettings,
+        places: dict[str | Constraints, Place] | None = None,
+    ) -> None:
+        """Begin with the nodes, and the places of pods that are known for them, to which those found are added."""
         self._nodes, self._settings = {node.name: node for node in nodes}, settings
         self._derived: dict[tuple[Moments, Place], dict[str, int]] = {}
-        self._places: dict[str | Constraints, Place] = {}
+        self._places = {} if places is None else places
 
     def of(self, pod: PodView) -> Amounts:
         """Return what a pod costs of each resource, in thousandths."""

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from policies.labels import holds
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration
 
 # Taints that Kubernetes sets itself while a node is away or pressed; they come and go with the node's state.
@@ -43,7 +44,7 @@ class Constraints(msgspec.Struct, frozen=True):
             return True
         return any(
             all(
-                _holds(requirement, {key: value})
+                holds(requirement, {key: value})
                 for requirement in term.match_expressions or ()
                 if requirement.key == key
             )
@@ -86,37 +87,9 @@ def constraints_of(spec: PodSpec) -> Constraints:
 def _term_holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False  # an empty term matches nothing, by Kubernetes' rule
-    return all(_holds(requirement, labels) for requirement in term.match_expressions or ()) and all(
-        _holds(requirement, {"metadata.name": name}) for requirement in term.match_fields or ()
+    return all(holds(requirement, labels) for requirement in term.match_expressions or ()) and all(
+        holds(requirement, {"metadata.name": name}) for requirement in term.match_fields or ()
     )
-
-
-def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    values = requirement.values or ()
-    match requirement.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return _compares(value, values, above=True)
-        case "Lt":
-            return _compares(value, values, above=False)
-        case _:
-            return False  # the API server refuses other operators; a file may still hold one
-
-
-def _compares(value: str | None, values: tuple[str, ...], *, above: bool) -> bool:
-    try:
-        (bound,) = values
-        return value is not None and (int(value) > int(bound) if above else int(value) < int(bound))
-    except ValueError:
-        return False
 
 
 def _bears(toleration: Toleration, taint: Taint) -> bool:

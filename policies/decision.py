@@ -34,7 +34,7 @@ class Relabel(msgspec.Struct, frozen=True, kw_only=True):
         pod: namespace/name.
         uid: of the pod that was judged.
         version: its resourceVersion then.
-        capacity: `in-quota` or `over-quota`.
+        capacity: `in-quota` or `over-quota`; empty where no quota governs it any more: it has none.
     """
 
     pod: str

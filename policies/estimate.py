@@ -14,8 +14,8 @@ import msgspec
 from policies import names
 from policies.faults import fault
 from policies.governing import Governed, QuotaView, govern
-from policies.quantity import Amounts
-from policies.quota import Usage, amount, never
+from policies.quantity import Amounts, amount
+from policies.quota import Usage
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,16 +62,20 @@ class Standings:
         """Return whether a quota governs a namespace, or would if it had no fault."""
         return namespace in self._governed.by_namespace
 
-    def estimate(self, namespace: str, charge: Amounts, *, borrows: bool) -> Estimate:
-        """Return what is to be said of a new pod; `borrows` is false for one that may not be evicted."""
+    def estimate(self, namespace: str, charge: Amounts, *, borrows: bool, gates: bool = True) -> Estimate:
+        """Return what is to be said of a new pod.
+
+        `borrows` is false for one that may not be evicted, `gates` where the policy only labels.
+        """
         quota = self._governed.by_namespace.get(namespace)
         if quota is None:
             return Estimate()
+        if not gates:
+            return self._label(quota, charge, borrows=borrows)
         if quota.title in self._governed.unready:
             why = self._governed.unready[quota.title][1]
             return Estimate(warnings=(f"waits until its quota is put right: {quota.title}: {why}",), held=True)
-        lacks = never(quota, self._usage, charge, borrows=borrows)
-        if lacks:
+        if lacks := self._usage.never(quota, charge, borrows=borrows):
             return Estimate(
                 faults=tuple(
                     fault(lack.resource, amount(lack.resource, lack.asked), f"can never run: {lack.limited(quota)}")
@@ -85,27 +89,18 @@ class Standings:
             warnings=tuple(self._borrows(quota, name, more, borrows=borrows) for name, more in above.items()),
         )
 
-    def label(self, namespace: str, charge: Amounts, *, borrows: bool) -> Estimate:
-        """Return what is to be said of a new pod that its policy only labels: it neither waits nor is it refused."""
-        quota = self._governed.by_namespace.get(namespace)
-        if quota is None or quota.title in self._governed.unready:
-            return Estimate()
-        above = self._above(quota, charge)
-        said = (f"is {amount(name, by)} {name} above the min of {quota.key}" for name, by in above.items())
-        return Estimate(
-            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
-            warnings=tuple(f"{text}; may be evicted" for text in said) if borrows else (),
-        )
-
-    def resize(self, namespace: str, more: Amounts, *, borrows: bool) -> Estimate:
+    def resize(self, namespace: str, more: Amounts, *, borrows: bool, gates: bool = True) -> Estimate:
         """Return what is to be said of a pod that is counted and now asks for so much more, in thousandths.
 
-        Two resizes within the fraction of a second by which a status lags may both pass; what is too much together is
-        then borrowed, and reclaimed like everything that is.
+        Where the policy only labels (`gates` is false), an old pod may grow to what a new one may have. Two resizes
+        within the fraction of a second by which a status lags may both pass; what is too much together is then
+        borrowed, and reclaimed like everything that is.
         """
         quota = self._governed.by_namespace.get(namespace)
         if quota is None or not more:
             return Estimate()
+        if not gates:
+            return self._label(quota, more, borrows=borrows)
         if quota.title in self._governed.unready:
             why = f"its quota is not in force, {quota.title}: {self._governed.unready[quota.title][1]}"
             return Estimate(faults=tuple(_grows(name, asked, why) for name, asked in sorted(more.items())))
@@ -113,6 +108,17 @@ class Standings:
             return Estimate(faults=tuple(_grows(lack.resource, lack.asked, lack.said(quota)) for lack in lacks))
         above = self._above(quota, more)
         return Estimate(warnings=tuple(self._borrows(quota, name, by, borrows=borrows) for name, by in above.items()))
+
+    def _label(self, quota: QuotaView, charge: Amounts, *, borrows: bool) -> Estimate:
+        """Return what is to be said where pods are only labelled: they neither wait nor are they refused."""
+        if quota.title in self._governed.unready:
+            return Estimate()
+        above = self._above(quota, charge)
+        said = (f"is {amount(name, by)} {name} above the min of {quota.key}" for name, by in above.items())
+        return Estimate(
+            capacity=names.OVER_QUOTA if above else names.IN_QUOTA,
+            warnings=tuple(f"{text}; may be evicted" for text in said) if borrows else (),
+        )
 
     def _above(self, quota: QuotaView, charge: Amounts) -> dict[str, int]:
         """Return how much of a charge is above the quota's min."""

@@ -4,6 +4,7 @@ Decoding stops at the first misfit, which is right for what a program wrote. Wha
 in one answer, so `misfits` is asked after decoding has failed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
@@ -33,7 +34,7 @@ def fault(path: str, value: object, rule: str) -> str:
 def misfits(value: object, expected: type) -> list[str]:
     """Return a fault for every place where a JSON or YAML value does not have the shape of a type; none if it has.
 
-    Knows what `policies.model` is made of: structs, mappings, lists, scalars, words, and unions of them.
+    Knows what `policies.model` is made of: structs, mappings, lists, scalars, words, `object`, and unions of them.
     """
     return list(_misfits(value, _shape(expected), ""))
 
@@ -109,6 +110,8 @@ def _is_of(value: object, shape: inspect.Type) -> bool:
         return any(_is_of(value, each) for each in shape.types)
     if isinstance(shape, inspect.LiteralType):
         return isinstance(value, str) and value in shape.values
+    if isinstance(shape, inspect.CustomType):
+        return True  # `object`: what stands there is read elsewhere
     return type(value) in _KINDS[type(shape)][1]
 
 
@@ -151,5 +154,6 @@ _KINDS: Final[Mapping[type[inspect.Type], tuple[str, tuple[type, ...]]]] = {
 
 def _shown(value: object) -> str:
     words = {None: "null", True: "true", False: "false"}
-    text = words[value] if value is None or isinstance(value, bool) else " ".join(str(value).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = words[value] if value is None or isinstance(value, bool) else re.sub(r"\s+", " ", str(value))
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return short if text and text == text.strip() else f'"{short}"'  # else nobody sees what is wrong with it

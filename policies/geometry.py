@@ -35,7 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
     masks: tuple[tuple[int, int], ...]
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True):
     """What is taken of a board: memory units as bits, compute slices, media engines, and the profiles that lie on it."""
 
     units: int = 0
@@ -43,9 +43,9 @@ class Ground(msgspec.Struct, frozen=True):
     media: int = 0
     profiles: Profiles = ()
 
-    def beside(self, shape: Shape, mask: int = 0) -> "Ground":
+    def beside(self, shape: Shape, mask: int = 0) -> "Taken":
         """Return what is taken with one more slice, which takes these memory units."""
-        return Ground(
+        return Taken(
             self.units | mask, self.compute + shape.compute, self.media + shape.media, (*self.profiles, shape.name)
         )
 
@@ -57,46 +57,46 @@ class Geometry(msgspec.Struct, frozen=True):
     shapes: dict[str, Shape]
     plain: tuple[Shape, ...]
 
-    def occupied(self, taken: Placements) -> Ground | None:
+    def occupied(self, placements: Placements) -> Taken | None:
         """Return what slices occupy, or None if the place of one is unknown."""
-        ground = Ground()
-        for item in taken:
+        taken = Taken()
+        for item in placements:
             shape = self.shapes.get(item.profile)
             if shape is None or item.start is None:
                 return None
             # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
-            ground = ground.beside(shape, _mask(shape.units, item.start))
-        return ground
+            taken = taken.beside(shape, _mask(shape.units, item.start))
+        return taken
 
-    def allows(self, ground: Ground, shape: Shape) -> bool:
+    def allows(self, taken: Taken, shape: Shape) -> bool:
         """Return whether compute slices, media engines and `max` permit one more, wherever it lies."""
         return (
-            ground.compute + shape.compute <= self.compute
-            and ground.media + shape.media <= MEDIA
-            and not (shape.max and ground.profiles.count(shape.name) >= shape.max)
+            taken.compute + shape.compute <= self.compute
+            and taken.media + shape.media <= MEDIA
+            and not (shape.max and taken.profiles.count(shape.name) >= shape.max)
         )
 
-    def starts_left(self, ground: Ground) -> tuple[int, ...]:
+    def starts_left(self, taken: Taken) -> tuple[int, ...]:
         """Return the starts left for each plain profile, largest first."""
         return tuple(
-            sum(not ground.units & mask for _, mask in shape.masks) if self.allows(ground, shape) else 0
+            sum(not taken.units & mask for _, mask in shape.masks) if self.allows(taken, shape) else 0
             for shape in self.plain
         )
 
-    def layouts(self, ground: Ground, wanted: Profiles) -> Iterator[tuple[Placements, Ground]]:
+    def layouts(self, taken: Taken, wanted: Profiles) -> Iterator[tuple[Placements, Taken]]:
         """Yield every way to place wanted slices, with what is taken then; equal slices are not swapped."""
         shapes: list[Shape] = []
         for name in wanted:
             shape = self.shapes.get(name)
-            if shape is None or not self.allows(ground, shape):
+            if shape is None or not self.allows(taken, shape):
                 return
-            ground = ground.beside(shape)
+            taken = taken.beside(shape)
             shapes.append(shape)
         shapes.sort(key=lambda shape: (-shape.units, -shape.compute, shape.name))
-        for placed, units in _place(shapes, 0, ground.units, ()):
-            yield placed, replace(ground, units=units)
+        for placed, units in _place(shapes, 0, taken.units, ()):
+            yield placed, replace(taken, units=units)
 
-    def keep(self, ground: Ground, free: Placements) -> tuple[Placements, Ground]:
+    def keep(self, taken: Taken, free: Placements) -> tuple[Placements, Taken]:
         """Return the largest part of the free slices that can stay, with what is taken then."""
         shapes = [(shape, item) for item in free if (shape := self.shapes.get(item.profile)) is not None]
         # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max` (as to
@@ -106,10 +106,10 @@ class Geometry(msgspec.Struct, frozen=True):
         kept: list[Placement] = []
         for shape, item in shapes:
             mask = 0 if item.start is None else _mask(shape.units, item.start)
-            if mask and not ground.units & mask and self.allows(ground, shape):
-                ground = ground.beside(shape, mask)
+            if mask and not taken.units & mask and self.allows(taken, shape):
+                taken = taken.beside(shape, mask)
                 kept.append(item)
-        return tuple(sorted(kept, key=by_start)), ground
+        return tuple(sorted(kept, key=by_start)), taken
 
 
 def _mask(units: int, start: int) -> int:

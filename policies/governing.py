@@ -13,7 +13,7 @@ import msgspec
 from policies import names
 from policies.faults import fault
 from policies.model import CompositeElasticQuota, ElasticQuota, QuotaSpec
-from policies.quantity import Amounts, Quantity, QuantityError, format_milli, milli
+from policies.quantity import Amounts, Quantity, QuantityError, amount, milli
 from policies.spelling import closest, is_slice_name, meant_resource
 from policies.timestamps import epoch
 
@@ -101,11 +101,11 @@ def view_quota(quota: ElasticQuota | CompositeElasticQuota) -> QuotaView:
     faults += [
         fault(
             f"spec.min[{name}]",
-            format_milli(amount),
-            f"is more than spec.max[{name}], {format_milli(most[name])}: lower it, or raise that",
+            amount(name, thousandths),
+            f"is more than spec.max[{name}], {amount(name, most[name])}: lower it, or raise that",
         )
-        for name, amount in sorted(least.items())
-        if amount > most.get(name, amount)
+        for name, thousandths in sorted(least.items())
+        if thousandths > most.get(name, thousandths)
     ]
     composite = isinstance(quota, CompositeElasticQuota)
     if composite:

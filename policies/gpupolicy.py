@@ -41,15 +41,17 @@ class Policies:
     """All policies, and which of them governs a namespace. Immutable; any thread may ask.
 
     Attributes:
+        views: all of them, whether they hold or not.
         unready: title -> (reason, message) of policies that do not hold.
     """
 
-    __slots__ = ("_governing", "unready")
+    __slots__ = ("_governing", "unready", "views")
 
     def __init__(self, policies: Iterable[PolicyView] = ()) -> None:
+        self.views = tuple(policies)
         self._governing: dict[str, PolicyView] = {}
         self.unready: dict[str, tuple[str, str]] = {}
-        for policy in sorted(policies, key=lambda one: (not _is_default(one), one.created, one.title)):
+        for policy in sorted(self.views, key=lambda one: (not one.is_default, one.created, one.title)):
             older = self._governing.setdefault(policy.namespace, policy)
             if older is not policy:
                 self.unready[policy.title] = names.POLICY_CONFLICT, _beside(older)
@@ -64,7 +66,7 @@ class Policies:
     @property
     def _default(self) -> PolicyView:
         found = self._governing.get(names.SYSTEM_NAMESPACE, NO_POLICY)
-        return found if _is_default(found) else NO_POLICY
+        return found if found.is_default else NO_POLICY
 
 
 UNWRITTEN: Final = Policies()
@@ -120,12 +122,11 @@ class _WholeGpu(_Wire, frozen=True):
             said = "both" if self.memory is not None else "neither"
             yield fault("fraction", said, "a whole GPU becomes a share or an amount of memory: write one of the two")
         elif not self.ask:
-            key, value, rule = (
-                ("memory", self.memory, MEMORY_RULE)
-                if self.fraction is None
-                else ("fraction", self.fraction, SHARE_RULE)
+            yield (
+                fault("fraction", self.fraction, SHARE_RULE)
+                if self.fraction is not None
+                else fault("memory", self.memory, MEMORY_RULE)
             )
-            yield fault(key, value, rule)
 
 
 class _Limits(_Wire, frozen=True):
@@ -210,10 +211,6 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_default(policy: PolicyView) -> bool:
-    return (policy.namespace, policy.name) == (names.SYSTEM_NAMESPACE, names.DEFAULT_POLICY)
-
-
 def _beside(older: PolicyView) -> str:
-    what = "holds for all namespaces without one" if _is_default(older) else "is older"
+    what = "holds for all namespaces without one" if older.is_default else "is older"
     return f"{older.title}, which {what}, governs the namespace: delete one of them"

@@ -8,15 +8,15 @@ from typing import Final
 from policies import names
 from policies.boards import Board
 from policies.packing import State
-from policies.placement import capacity_for, resource_of
+from policies.placement import capacity_for, resource_of, size_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
 from policies.seating import Kept, Kind, Nodes, Seating, nodes_in
-from policies.supply import Supply, size_of, survey
+from policies.supply import Supply, survey
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
-_MOST_HELD: Final = 64
-_ONE_GB: Final = "1gb"
+_MOST_HELD: Final = 64  # places
+_ONE_GB: Final = "1gb"  # the smallest slice of MPS
 SLICES: Final = "slices"
 """What a node lacks that has the room for a pod, but not its slices; no resource is called so."""
 
@@ -46,10 +46,9 @@ class Ground:
     def __post_init__(self) -> None:
         self._positions = {site.node.name: position for position, site in enumerate(self._sites)}
         # Whose victims take their time to end, and who can be served elsewhere, does not wait for them.
-        for pod in (
-            (pod for pods in self.bound.values() for pod in pods if pod.key in self.leaving) if self.leaving else ()
-        ):
-            self.slow_down(pod)
+        if self.leaving:
+            for pod in (pod for pods in self.bound.values() for pod in pods if pod.key in self.leaving):
+                self.slow_down(pod)
 
     @property
     def _seating(self) -> Seating:

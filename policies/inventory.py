@@ -11,6 +11,7 @@ from typing import Final, Self
 import msgspec
 
 from policies import names
+from policies.barriers import barrier
 from policies.catalogue import by_product
 from policies.charges import Place
 from policies.constraints import Constraints
@@ -55,12 +56,14 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         away: groups of nodes of ours that are cordoned, not Ready, or tainted by Kubernetes itself.
         ahead: groups without nodes: boards that the policy names, which may yet come.
         foreign: slice resources that are another plugin's: no node of ours makes them.
+        constraints: those of the pods.
     """
 
     up: tuple[Group, ...]
     away: tuple[Group, ...]
     ahead: tuple[Group, ...] = ()
     foreign: frozenset[str]
+    constraints: Constraints = Constraints()
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -102,6 +105,12 @@ class Inventory:
         same = before is not None and site is not None and before.traits == site.traits
         return Inventory(sites, self._offers if same else None)
 
+    @property
+    def products(self) -> frozenset[str]:
+        """Return the values of the product label that nodes have."""
+        labels = (site.traits.labels.get(names.PRODUCT_LABEL) for site in self._sites.values())
+        return frozenset(product for product in labels if product)
+
     def offer(self, constraints: Constraints, models: tuple[str, ...] = ()) -> Offer:
         """Return what the nodes hold for pods with these constraints; `models`, if any, are the only products they may use."""
         offer = self._offers.get((constraints, models))
@@ -131,13 +140,20 @@ class Inventory:
             known = self._most[key] = max(most(self._sites[name].cuts, resource) for name in group.nodes)
         return known
 
+    def barrier(self, offer: Offer) -> str:
+        """Return what keeps the pods that an offer is for off all nodes of ours, or "" if nothing does."""
+        return barrier(self._sites.values(), offer.constraints)
+
     def _narrowed(self, constraints: Constraints, models: tuple[str, ...]) -> Offer:
         """Return what is left of an offer where only some products may be used, with those of them that may yet come."""
         everywhere, here = self.offer(constraints), self._gather(constraints.within(names.PRODUCT_LABEL, models))
         ahead = (self._ahead(model) for model in models if constraints.allows(names.PRODUCT_LABEL, model))
         # What boards of ours make stays ours, also where the policy does not let it come from them.
         return msgspec.structs.replace(
-            here, ahead=tuple(group for group in ahead if group.kinds), foreign=everywhere.foreign
+            here,
+            ahead=tuple(group for group in ahead if group.kinds),
+            foreign=everywhere.foreign,
+            constraints=constraints,
         )
 
     def _ahead(self, product: str) -> Group:
@@ -171,7 +187,7 @@ class Inventory:
                     up.append(site)
                 elif constraints.tolerates(traits.taints, although_away=True):
                     away.append(site)
-        offer = Offer(up=_groups(up), away=_groups(away), foreign=frozenset())
+        offer = Offer(up=_groups(up), away=_groups(away), foreign=frozenset(), constraints=constraints)
         ours = {name for name in foreign if any(group.makes(name) for group in offer.groups)}
         return msgspec.structs.replace(offer, foreign=frozenset(foreign - ours))
 

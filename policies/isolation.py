@@ -4,19 +4,21 @@ An MPS client needs the uid of its daemon, one daemon, the host's shared memory,
 hostIPC. Environment variables and privilege that show a container the whole board defeat every mode.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from posixpath import normpath
 from typing import Final
 
 from policies import names
 from policies.asked import at
+from policies.containers import Place
 from policies.faults import fault
-from policies.model import EnvVar, Pod
+from policies.model import Container, EnvVar, Pod
 from policies.placement import bin_gb, profile_of
 from policies.policy import Rule
-from policies.requests import Place, Slice, Wish, places
+from policies.requests import Slice, Wish
 from policies.settings import Settings
 
-_SHARED_MEMORY: Final = ["dev", "shm"]
+_SHARED_MEMORY: Final = ["", "dev", "shm"]
 _NO_HOST_IPC: Final = ("baseline", "restricted")  # Pod Security Standards, control "Host Namespaces"
 _BLIND: Final = ("none", "void")  # values of NVIDIA_VISIBLE_DEVICES that show no device
 
@@ -28,6 +30,7 @@ def barred_modes(
     mps = (
         *_several(wish, "an MPS client talks to one daemon"),
         *_other_user(pod, wish.place, settings.mps.user_id),
+        *_users_of_its_own(pod, settings.mps.user_id),
         *_hidden_shared_memory(wish.place),
         *(_no_host_ipc(namespace, labels) if rule.host_ipc else ()),
     )
@@ -35,43 +38,46 @@ def barred_modes(
     return {mode: faults for mode, faults in ((names.MPS, mps), (names.TIMESLICING, turns)) if faults}
 
 
-def beyond_slices(pod: Pod, rule: Rule, percents: Mapping[str, int]) -> Iterator[str]:
-    """Yield the faults of containers that would see more than the slices of their pod.
+def beyond_reach(
+    path: str, container: Container, rule: Rule, *, slices: bool, own: bool, ours: Mapping[str, str] = {}
+) -> Iterator[str]:
+    """Yield the faults of a container that would see more of GPUs than its pod is given.
 
-    `percents` are the shares of the threads that we set ourselves, by path of the container.
+    Args:
+        path: where it stands.
+        container: the container.
+        rule: what holds for its pod.
+        slices: whether the pod has slices, beyond which nothing of it may reach.
+        own: whether the policy is the namespace's own, which holds for pods that ask for nothing too.
+        ours: variables that we set ourselves, by name, with their values.
     """
-    for place in places(pod):
-        if not rule.visible_devices:
-            ours = {names.THREAD_PERCENTAGE: str(percents[place.path])} if place.path in percents else {}
-            yield from reaching_variables(place.path, place.container.env or (), ours)
-        context = place.container.security_context
-        if not rule.privileged and context and context.privileged:
+    if slices:
+        yield from _reaching(path, container, rule, ours)
+    elif own:
+        yield from _showing(path, container, rule)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _showing(path: str, container: Container, rule: Rule) -> Iterator[str]:
+    """Yield the faults of a container that would see GPUs for which its pod does not ask."""
+    for index, variable in enumerate(() if rule.visible_devices else container.env or ()):
+        if _shows_devices(variable):
             yield fault(
-                f"{place.path}.securityContext.privileged",
-                "true",
-                "sees every board of the node, so it may not stand in a pod with a slice: leave it out",
+                f"{path}.env[{index}]",
+                f"{variable.name}={variable.value or ''}",
+                "would show GPUs that the pod has not been given, and the policy denies it (visibleDevices): "
+                "leave it out, it is set where the pod runs",
             )
 
 
-def beyond_requests(pod: Pod) -> Iterator[str]:
-    """Yield the faults of containers that would see GPUs for which their pod does not ask."""
-    for place in places(pod):
-        for index, variable in enumerate(place.container.env or ()):
-            if _shows_devices(variable):
-                yield fault(
-                    f"{place.path}.env[{index}]",
-                    f"{variable.name}={variable.value or ''}",
-                    "would show GPUs that the pod has not been given, and the policy denies it (visibleDevices): "
-                    "leave it out, it is set where the pod runs",
-                )
+def _reaching(path: str, container: Container, rule: Rule, ours: Mapping[str, str]) -> Iterator[str]:
+    """Yield the faults of a container that would see more than the slices of its pod.
 
-
-def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str] = {}) -> Iterator[str]:
-    """Yield the faults of variables that would show a container more than the slices of its pod.
-
-    `ours` are those that we set, by name, with their values.
+    `ours` are the variables that we set, by name, with their values.
     """
-    for index, variable in enumerate(env):
+    for index, variable in enumerate(() if rule.visible_devices else container.env or ()):
         if variable.name in ours and variable.value == ours[variable.name]:
             continue
         if _shows_devices(variable) or variable.name.startswith(names.MPS_VARIABLES):
@@ -80,9 +86,13 @@ def reaching_variables(path: str, env: Iterable[EnvVar], ours: Mapping[str, str]
                 f"{variable.name}={variable.value or ''}",
                 "would reach beyond the slices of this pod: leave it out, it is set where the pod runs",
             )
-
-
-# ---------------------------------------------------------------------------------------------------------------------
+    context = container.security_context
+    if not rule.privileged and context and context.privileged:
+        yield fault(
+            f"{path}.securityContext.privileged",
+            "true",
+            "sees every board of the node, so it may not stand in a pod with a slice: leave it out",
+        )
 
 
 def _shows_devices(variable: EnvVar) -> bool:
@@ -117,9 +127,19 @@ def _other_user(pod: Pod, place: Place, user_id: int) -> Iterator[str]:
             return  # the container's own setting wins over the pod's
 
 
+def _users_of_its_own(pod: Pod, user_id: int) -> Iterator[str]:
+    if pod.spec.host_users is False:
+        yield fault(
+            "spec.hostUsers",
+            "false",
+            f"in a user namespace no client of MPS is the user of its daemon, {user_id}, and hostIPC is forbidden: "
+            "leave it out, or ask for MIG",
+        )
+
+
 def _hidden_shared_memory(place: Place) -> Iterator[str]:
     for index, mount in enumerate(place.container.volume_mounts or ()):
-        if [part for part in mount.mount_path.split("/") if part not in ("", ".")] == _SHARED_MEMORY:
+        if normpath(f"/{mount.mount_path.lstrip('/')}").split("/") == _SHARED_MEMORY:
             yield fault(
                 f"{place.path}.volumeMounts[{index}].mountPath",
                 mount.mount_path,

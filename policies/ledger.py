@@ -2,26 +2,27 @@
 
 A victim on its way out (a deletion is under way, and we wrote for whom) counts for its claimant, no longer for its own
 quota. Planning looks at the time when all of those have left (`then`); a gate is only removed where there is also room
-for the pod as long as they are still there (`now`).
+for the pod as long as they are still there (`now`). One whose claimant has gone counts for its own quota until it ends,
+but nobody else has to go where what it leaves is enough.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
 
 from policies import names
-from policies.charges import Charges
+from policies.charges import Charges, Place
+from policies.constraints import Constraints
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
-from policies.placement import profile_of
+from policies.placement import profile_of, size_of
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, never, statuses
+from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
-from policies.supply import size_of
 from policies.view import PodView, View
 
 
@@ -51,16 +52,19 @@ class Ledger:
         now: usage now, with everybody whom a decision releases.
         real: of those only what is neither on its way out nor still to come.
         leaving: pods (namespace/name) on their way out, with the claimants for whom they go.
+        going: those, and pods that were evicted for claimants that wait no longer.
         claimants: those pods, and those for whom the last has ended since (their condition says so): what they left is
             theirs until they have it.
         standing: the pods that each quota (by title) counts, those on their way out left aside.
     """
 
-    def __init__(self, view: View, settings: QuotaSettings) -> None:
-        self._quotas = view.quotas
+    def __init__(
+        self, view: View, settings: QuotaSettings, places: dict[str | Constraints, Place] | None = None
+    ) -> None:
+        self._quotas, self._pods = view.quotas, view.pods
         self._governed = govern(view.quotas)
         self._policies = Policies(view.policies)
-        self._charges = Charges(view.nodes, settings)
+        self._charges = Charges(view.nodes, settings, places)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
         self._by_space = {
@@ -75,6 +79,7 @@ class Ledger:
             for pod in view.pods
             if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
         }
+        self.going = frozenset(pod.key for pod in view.pods if pod.evicted_for and _is_leaving(pod))
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
         self.claimants = frozenset((*self.leaving.values(), *held))
         self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
@@ -88,6 +93,8 @@ class Ledger:
                 self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
             else:
                 members.append(Member(pod, quota, charge))
+                for usage in (self.then, self.real) if self.going and pod.key in self.going else ():
+                    usage.add(quota, charge, -1)
         for quota in in_force:
             total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):
@@ -125,7 +132,7 @@ class Ledger:
     def never(self, pod: PodView) -> list[Lack]:
         """Return what keeps a pod out by quota for ever; nothing if none holds it."""
         quota = self.quota(pod) if self.holds(pod) else None
-        return never(quota, self.then, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
+        return self.then.never(quota, self.charge(pod), borrows=not pod.non_preemptible) if quota else []
 
     def grant(self, pod: PodView) -> None:
         """Count a pod as one that will run."""
@@ -151,22 +158,23 @@ class Ledger:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):
             member = self._released[quota.title][pod.key] = Member(pod, quota, self.charge(pod))
-            for usage in (self.now, self.real, self._shown):
+            for usage in (self.now, self._shown):
                 usage.add(quota, member.charge)
 
     def withdraw(self, pod: PodView) -> None:
         """Count a released pod as one that is released later after all."""
         quota = self.quota(pod)
         if quota and (member := self._released[quota.title].pop(pod.key, None)):
-            for usage in (self.now, self.real, self._shown):
+            for usage in (self.now, self._shown):
                 usage.add(quota, member.charge, -1)
 
     def in_order(self, waiting: Iterable[PodView], could_run: Callable[[PodView], bool]) -> list[PodView]:
         """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
 
         In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one; not those that no node could ever serve. Before all of them stand those for whom others have left, and then
-        those for whom others are on their way out: what these leave is theirs.
+        waiting pods that stand before this one; not those that could never run, by quota or on any node. Before all of
+        them stand those for whom others have left, and then those for whom others are on their way out: what these leave
+        is theirs.
         """
         everybody = sorted(waiting, key=self.queue_order)
         if not self.then.used:
@@ -199,7 +207,8 @@ class Ledger:
                 outside.append(pod)
                 continue
             inside.append(pod)
-            if pod.gated and could_run(pod):  # who is not gated is counted already
+            beyond = self.then.never(quota, charge, borrows=not pod.non_preemptible)
+            if pod.gated and not beyond and could_run(pod):  # who is not gated is counted already
                 for name, amount in charge.items():
                     more[name] = more.get(name, 0) + amount
         return inside, outside
@@ -208,12 +217,15 @@ class Ledger:
         """Return the key of the order of waiting pods within a class."""
         return -pod.priority, pod.created, _size(pod, self.charge(pod)), pod.namespace, pod.name
 
-    def over_quota(self) -> dict[str, Member]:
-        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue."""
+    def over_quota(self, *, coming: bool = True) -> dict[str, Member]:
+        """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue.
+
+        With those who are `coming` by this decision, or without: some of them may yet have to wait.
+        """
         over: dict[str, Member] = {}
         for quota in self._in_force:
-            if self.now.is_above_min(quota):
-                members = [*self.standing[quota.title], *self._released[quota.title].values()]
+            if (self.now if coming else self.real).is_above_min(quota):
+                members = [*self.standing[quota.title], *(self._released[quota.title].values() if coming else ())]
                 members.sort(key=_running_order)
                 beyond = beyond_min(quota, (member.charge for member in members))
                 over |= {member.pod.key: member for member in compress(members, beyond)}
@@ -227,12 +239,13 @@ class Ledger:
 
     def relabels(self, over: Collection[str]) -> list[Relabel]:
         """Return the labels that are not true, of pods that have been released before; by namespace/name."""
+        counted = (member.pod for members in self.standing.values() for member in members)
+        left = (pod for pod in self._pods if pod.capacity and not (pod.finished or self.governs(pod)))
         found: list[Relabel] = []
-        for members in self.standing.values():
-            for pod in (member.pod for member in members):
-                capacity = self.capacity(pod, over)
-                if pod.capacity != capacity and not pod.gated and not pod.terminating:
-                    found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
+        for pod in chain(counted, left):
+            capacity = self.capacity(pod, over)
+            if pod.capacity != capacity and not pod.gated and not pod.terminating:
+                found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))
         return sorted(found, key=attrgetter("pod"))
 
     def statuses(self) -> tuple[QuotaStatus, ...]:

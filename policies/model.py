@@ -143,6 +143,7 @@ class PodSpec(_Object, frozen=True):
     resources: ResourceRequirements | None = None
     security_context: SecurityContext | None = None
     host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
+    host_users: bool | None = None
     termination_grace_period_seconds: int | None = None
 
 
@@ -295,9 +296,11 @@ class LabelSelector(_Object, frozen=True):
 
 
 class BudgetSpec(_Object, frozen=True):
-    """Of a PodDisruptionBudget only which pods it covers; what it allows stands in its status."""
+    """Which pods a PodDisruptionBudget covers, and how many must run or may be away: a number, or percent (`50%`)."""
 
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
 
 
 class BudgetStatus(_Object, frozen=True):

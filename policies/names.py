@@ -45,6 +45,7 @@ NON_PREEMPTIBLE: Final = PREFIX + "non-preemptible"
 RECORD: Final = PREFIX + "gpu-request"
 EVICTED_FOR: Final = PREFIX + "evicted-for"
 RELEASED_AT: Final = PREFIX + "released-at"  # when our gate was removed: no condition of the scheduler says it
+OUR_MARKS: Final = (RECORD, EVICTED_FOR, RELEASED_AT)
 
 # Annotations of nodes. spec-* say what the leader wants, status-* what the agent has; the counting ones are those of nos.
 SPEC_GPU: Final = PREFIX + "spec-gpu-"  # spec-gpu-<i>-<profile>: n
@@ -113,10 +114,9 @@ PREEMPTED: Final = "Preempted"  # of an eviction: the same quota needs it for a 
 PLACE_LOST: Final = "PlaceLost"  # of an eviction: what the pod was let through for is gone, so it is to wait again
 EVICTION_REFUSED: Final = "EvictionRefused"  # the API server does not let a victim go: a budget, mostly
 VICTIM_STAYS: Final = "VictimDoesNotEnd"  # an evicted pod is still there, long after its grace
-QUOTA_READY: Final = "Ready"  # the condition of a quota, and its reason when it is True
+READY: Final = "Ready"  # the condition of quotas and policies, and its reason when it is True
 QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace
 QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespace
-POLICY_READY: Final = "Ready"  # the condition of a policy, and its reason when it is True
 POLICY_CONFLICT: Final = "Conflict"  # False: an older policy governs the namespace
 POLICY_INVALID: Final = "Invalid"  # False: it has faults, and pods that ask for a GPU where it governs are denied
 QUOTA_FAULTY: Final = "Invalid"  # False: it has faults; the pods that it would govern wait

@@ -8,8 +8,9 @@ from policies.decision import Cut, Layout
 from policies.geometry import Placements, by_start
 from policies.placement import beside
 from policies.plan import Plan, admits
+from policies.plots import Plot, left_over
 from policies.seating import Nodes
-from policies.supply import Plot, left_over, slices_of
+from policies.supply import slices_of
 from policies.view import NodeView, PodView
 
 

@@ -12,7 +12,7 @@ from policies import names
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, Profiles, by_start
 from policies.placement import Arrangement, arrange, bin_gb, is_made
-from policies.supply import Plot
+from policies.plots import Plot
 
 Cost = int
 """What a plan costs; the costs of boards add up, and of two plans the lower sum is better.

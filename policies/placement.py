@@ -17,7 +17,7 @@ import msgspec
 from policies import names
 from policies.annotations import PlacedSlice, Placement
 from policies.catalogue import BoardModel, canonical_profile
-from policies.geometry import Geometry, Ground, Placements, Profiles, by_start, geometry_of
+from policies.geometry import Geometry, Placements, Profiles, Taken, by_start, geometry_of
 
 _BIN: Final = re.compile(r"([1-9]\d*)gb")
 _REMEMBERED: Final = 1 << 16  # entries; some 20 MiB when full, more than the layouts of a large cluster
@@ -58,6 +58,20 @@ def profile_of(resource: str) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
+def size_of(profile: str) -> tuple[int, int]:
+    """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
+    compute, _, memory = profile.rpartition("g.")
+    digits = memory.partition("gb")[0]
+    return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
+
+
+def largest_first(profile: str) -> tuple[int, int, str]:
+    """Return the key by which profiles are listed, the largest first, by GB, then by compute slices."""
+    gigabytes, compute = size_of(profile)
+    return -gigabytes, -compute, profile
+
+
 def fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> bool:
     """Return whether a board in that mode can hold all wanted slices beside the fixed ones.
 
@@ -95,20 +109,13 @@ def beside(model: BoardModel, mode: str, fixed: Placements, placements: Placemen
     """Return those of some placements, which go together, that can be had beside fixed slices, where they are."""
     if mode == names.MIG:
         geometry = geometry_of(model)
-        ground = geometry.occupied(fixed)
-        return geometry.keep(ground, placements)[0] if ground else ()
+        taken = geometry.occupied(fixed)
+        return geometry.keep(taken, placements)[0] if taken else ()
     had: list[Placement] = []
     for placement in placements:
         if fits(model, mode, fixed, tuple(item.profile for item in (*had, placement))):
             had.append(placement)
     return tuple(had)
-
-
-def starts_left(model: BoardModel, mode: str, taken: Placements) -> tuple[int, ...]:
-    """Return how many starts are left beside taken slices for each plain profile, largest first; empty for MPS."""
-    geometry = geometry_of(model)
-    ground = geometry.occupied(taken) if mode == names.MIG else None
-    return geometry.starts_left(ground) if ground else ()
 
 
 def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...]) -> tuple[PlacedSlice, ...] | None:
@@ -132,13 +139,13 @@ def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...])
 
 def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
     geometry = geometry_of(model)
-    ground = geometry.occupied(fixed)
-    found = [] if ground is None else [_weigh(geometry, free, *layout) for layout in geometry.layouts(ground, wanted)]
+    taken = geometry.occupied(fixed)
+    found = [] if taken is None else [_weigh(geometry, free, *layout) for layout in geometry.layouts(taken, wanted)]
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def _weigh(
-    geometry: Geometry, free: Placements, placed: Placements, needed: Ground
+    geometry: Geometry, free: Placements, placed: Placements, needed: Taken
 ) -> tuple[tuple[object, ...], Arrangement]:
     """Return a layout with the free slices that it keeps, and its rank: the lowest is best."""
     others = tuple(item for item in free if item not in placed)
@@ -207,8 +214,8 @@ def _fits(model: BoardModel, mode: str, fixed: Placements, wanted: Profiles) -> 
     if mode == names.MPS:
         return _arrange_mps(model, fixed, wanted, ()) is not None
     geometry = geometry_of(model)
-    ground = geometry.occupied(fixed) if mode == names.MIG else None
-    return ground is not None and next(geometry.layouts(ground, wanted), None) is not None
+    taken = geometry.occupied(fixed) if mode == names.MIG else None
+    return taken is not None and next(geometry.layouts(taken, wanted), None) is not None
 
 
 @lru_cache(maxsize=_REMEMBERED)

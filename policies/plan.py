@@ -13,14 +13,16 @@ import msgspec
 from policies.annotations import Placement
 from policies.constraints import Constraints
 from policies.geometry import by_start
-from policies.placement import profile_of
+from policies.placement import profile_of, size_of
+from policies.regroup import Regroup
 from policies.repair import improve, make_room
 from policies.search import Budget
-from policies.seating import Guest, Kind, Nodes, Seating
-from policies.supply import Supply, room_request, size_of
+from policies.seating import Guest, Kind, Nodes, Seating, nodes_in
+from policies.supply import Supply, room_request
 from policies.view import NodeView, PodView
 
 _TRIES = 10_000  # of all repairs of one plan together
+_GROUP_TRIES = 20_000  # and of spreading pods anew over a few nodes, which are quicker
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -80,14 +82,16 @@ class Planner:
 
     Attributes:
         found: what it has come to so far.
-        slow: nodes that pods are leaving; others are looked at first.
+        slow: nodes that pods are leaving; others are looked at first, then those of them that need not wait for that.
     """
 
-    def __init__(self, sites: Sequence[Supply]) -> None:
+    def __init__(self, sites: Sequence[Supply], admitting: dict[Constraints, Nodes] | None = None) -> None:
+        """Begin with the nodes, and which of them admit pods with constraints as far as that is known; more is added."""
         self.found = Plan(Seating(list(sites)), {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
-        self._kinds = _Kinds(self.found.seating)
+        self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
+        self._kinds = _Kinds(self.found.seating, {} if admitting is None else admitting)
 
     def admit(self, demand: Demand) -> bool:
         """Seat a pod with all those admitted before it; return whether it could be."""
@@ -114,11 +118,28 @@ class Planner:
 
     def _serve(self, guest: Guest) -> None:
         seating, kind = self.found.seating, guest.kind
-        found = (seating.find(kind, ~self.slow) if self.slow else None) or seating.find(kind)
+        found = None
+        if self.slow:
+            found = seating.find(kind, ~self.slow) or seating.find(kind, self._at_once(kind))
+        found = found or seating.find(kind)
         if found is not None:
             seating.put(guest, found[1])
         elif kind.profiles and not kind.settled:
-            make_room(seating, guest, self._budget)
+            make_room(seating, guest, self._budget, self._groups)
+
+    def _at_once(self, kind: Kind) -> Nodes:
+        """Return the nodes that pods are leaving which have all that a pod needs while those are still there."""
+        seating, need, found = self.found.seating, Counter(kind.profiles), 0
+        for position in nodes_in(kind.candidates & self.slow):
+            slices, room = Counter(seating.sites[position].grantable), Counter(seating.sites[position].now)
+            for guest in seating.guests[position]:
+                slices.subtract(guest.kind.profiles)
+                room.subtract(dict(guest.kind.room))
+            if all(slices[profile] >= count for profile, count in need.items()) and all(
+                room[name] >= amount for name, amount in kind.room
+            ):
+                found |= 1 << position
+        return found
 
 
 def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
@@ -147,11 +168,10 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
 class _Kinds:
     """Pods that need the same, made one kind."""
 
-    def __init__(self, seating: Seating) -> None:
-        self._seating = seating
+    def __init__(self, seating: Seating, admitting: dict[Constraints, Nodes]) -> None:
+        self._seating, self._admitting = seating, admitting
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._of_pods: dict[str, Kind] = {}
-        self._admitting: dict[Constraints, Nodes] = {}
 
     def of(self, demand: Demand) -> Kind:
         """Return the kind of a pod."""

@@ -112,6 +112,11 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
         """Return kind and namespace/name, which no other policy has."""
         return f"{names.GPU_POLICY} {self.namespace}/{self.name}"
 
+    @property
+    def is_default(self) -> bool:
+        """Return whether it holds for all namespaces without one of their own."""
+        return (self.namespace, self.name) == (names.SYSTEM_NAMESPACE, names.DEFAULT_POLICY)
+
     def is_own(self, namespace: str) -> bool:
         """Return whether it is a namespace's own, not one that holds where there is none."""
         return bool(self.name) and self.namespace == namespace

@@ -16,6 +16,9 @@ from typing import Final
 from policies.seating import Nodes, nodes_in
 
 _MOST_AVOIDED: Final = 16  # nodes that one pod is kept off for others: each is a requirement more in its spec
+_PLENTY: Final = 1 << 30  # more pods than there are
+_ROOM: Final = "room"
+"""What is short at home if not slices; no profile is called so."""
 
 
 class Role(IntEnum):
@@ -298,11 +301,6 @@ def _rivals(group: _Group, groups: list[_Group], nodes: Nodes) -> list[tuple[_Gr
 
 def _has(left: Mapping[str, int], amounts: Iterable[tuple[str, int]]) -> bool:
     return all(left.get(name, 0) >= amount for name, amount in amounts)
-
-
-_PLENTY: Final = 1 << 30
-_ROOM = "room"
-"""What is short at home if not slices; no profile is called so."""
 
 
 def _spare_room(room: Mapping[str, int], own: tuple[tuple[str, int], ...], most: Mapping[str, int]) -> int:

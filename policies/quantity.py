@@ -19,6 +19,9 @@ Quantity = str | int | float
 Amounts = Mapping[str, int]
 """Thousandths of each resource's unit. A resource that is absent is not zero: nothing was said of it."""
 
+BYTES: Final = ("memory", "ephemeral-storage")
+"""Resources that are counted in bytes, which people write with binary suffixes."""
+
 # Source: k8s.io/apimachinery, api/resource/suffix.go.
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -87,6 +90,15 @@ def format_milli(thousandths: int, *, binary: bool = False) -> str:
     if binary and thousandths % 1024_000 == 0:
         return _shortened(thousandths // 1024_000, 1024, tuple(_BINARY))
     return _shortened(thousandths, 1000, _FROM_MILLI)
+
+
+@lru_cache(maxsize=1 << 12)
+def amount(resource: str, thousandths: int) -> str:
+    """Return an amount of a resource as people write it: bytes with binary suffixes."""
+    return format_milli(thousandths, binary=resource in BYTES)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _shortened(number: int, step: int, suffixes: tuple[str, ...]) -> str:

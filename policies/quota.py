@@ -5,19 +5,13 @@ lent nor governed by it, one that `max` does not name has no cap. Everything is 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Final
 
 import msgspec
 
 from policies import names
 from policies.decision import QuotaStatus
 from policies.governing import Governed, QuotaView
-from policies.quantity import Amounts, format_milli
-
-BINARY: Final = ("memory", "ephemeral-storage")
-"""Resources that people write with binary suffixes."""
-
+from policies.quantity import Amounts, amount
 
 WITHIN_MIN, WITHIN_GUARANTEED, BEYOND = range(3)
 """Classes of waiting pods: by what their quota uses with them."""
@@ -69,7 +63,7 @@ class Usage:
         total: of each resource, by the quotas whose min names it.
     """
 
-    __slots__ = ("_governed", "_mins", "_unused", "total", "used")
+    __slots__ = ("_mins", "_unused", "total", "used")
 
     def __init__(self, quotas: Iterable[QuotaView]) -> None:
         self.used: dict[str, dict[str, int]] = {}
@@ -125,18 +119,28 @@ class Usage:
 
     def lacks(self, quota: QuotaView, charge: Amounts, *, borrows: bool = True) -> list[Lack]:
         """Return the dimensions that keep a pod out, by name; `borrows` is false for a pod that may not be evicted."""
+        return self._lacks(quota, charge, self.used[quota.title], self.total, borrows=borrows)
+
+    def never(self, quota: QuotaView, charge: Amounts, *, borrows: bool = True) -> list[Lack]:
+        """Return the dimensions that would keep a pod out if it were alone: it can never run."""
+        return self._lacks(quota, charge, {}, {}, borrows=borrows)
+
+    def _lacks(
+        self, quota: QuotaView, charge: Amounts, own: Amounts, together: Amounts, *, borrows: bool
+    ) -> list[Lack]:
+        """Return the dimensions that keep a pod out where its quota, and all together, use so much."""
         found: list[Lack] = []
-        used = self.used[quota.title]
-        for name in sorted(charge.keys() & used.keys()):
+        for name in sorted(charge.keys() & self.used[quota.title].keys()):
             asked = charge[name]
             if not asked:
                 continue
-            if used[name] + asked > quota.max.get(name, used[name] + asked):
-                found.append(Lack(name, "max", used[name], asked, quota.max[name]))
-            if name in quota.min and self.total[name] + asked > self._mins[name]:
-                found.append(Lack(name, "sum", self.total[name], asked, self._mins[name]))
-            if not borrows and used[name] + asked > quota.min.get(name, used[name] + asked):
-                found.append(Lack(name, "min", used[name], asked, quota.min[name]))
+            used, most, least = own.get(name, 0), quota.max.get(name), quota.min.get(name)
+            if most is not None and used + asked > most:
+                found.append(Lack(name, "max", used, asked, most))
+            if least is not None and (total := together.get(name, 0)) + asked > self._mins[name]:
+                found.append(Lack(name, "sum", total, asked, self._mins[name]))
+            if least is not None and not borrows and used + asked > least:
+                found.append(Lack(name, "min", used, asked, least))
         return found
 
     def rank(self, quota: QuotaView, charge: Amounts, more: Amounts) -> int:
@@ -153,21 +157,6 @@ class Usage:
                         return BEYOND
                     found = WITHIN_GUARANTEED
         return found
-
-
-def never(quota: QuotaView, usage: Usage, charge: Amounts, *, borrows: bool = True) -> list[Lack]:
-    """Return the dimensions in which a pod alone is more than its quota's max or than all mins: it can never run."""
-    nothing = 0
-    found: list[Lack] = []
-    for name in sorted(name for name, asked in charge.items() if asked):
-        asked = charge[name]
-        if asked > quota.max.get(name, asked):
-            found.append(Lack(name, "max", nothing, asked, quota.max[name]))
-        if name in quota.min and asked > usage.sum_of_mins(name):
-            found.append(Lack(name, "sum", nothing, asked, usage.sum_of_mins(name)))
-        if not borrows and asked > quota.min.get(name, asked):
-            found.append(Lack(name, "min", nothing, asked, quota.min[name]))
-    return found
 
 
 def beyond_min(quota: QuotaView, charges: Iterable[Amounts]) -> Iterator[bool]:
@@ -189,7 +178,7 @@ def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> t
     lent = _lent(in_force, usage)
     found: list[QuotaStatus] = []
     for quota in everybody:
-        reason, message = governed.unready.get(quota.title, (names.QUOTA_READY, ""))
+        reason, message = governed.unready.get(quota.title, (names.READY, ""))
         used = usage.used.get(quota.title, {})
         found.append(
             QuotaStatus(
@@ -210,12 +199,6 @@ def statuses(governed: Governed, quotas: Iterable[QuotaView], usage: Usage) -> t
             )
         )
     return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def amount(resource: str, thousandths: int) -> str:
-    """Return an amount as people write it."""
-    return format_milli(thousandths, binary=resource in BINARY)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

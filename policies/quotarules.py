@@ -5,27 +5,14 @@ What gets past it all the same, since the webhook's memory lags or was not there
 
 from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
-
 from policies import names
 from policies.catalogue import models
 from policies.charges import share_of
 from policies.faults import fault
 from policies.governing import QuotaView
+from policies.judgement import Judgement
 from policies.needs import is_slice
 from policies.placement import profile_of
-
-
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to the review of one quota.
-
-    Attributes:
-        faults: why it is refused; empty if it is not.
-        warnings: what its author should know.
-    """
-
-    faults: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def judge_quota(

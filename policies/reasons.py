@@ -10,11 +10,12 @@ from policies import names
 from policies.catalogue import MEDIA
 from policies.constraints import Constraints
 from policies.packing import Packing, State
-from policies.placement import bin_gb, capacity_for, is_made, resource_of
+from policies.placement import bin_gb, capacity_for, is_made, resource_of, size_of
 from policies.plan import Plan, admits
-from policies.quantity import format_milli
+from policies.plots import Plot
+from policies.quantity import amount
 from policies.seating import Kind, Nodes, Seating, nodes_in
-from policies.supply import Plot, Room, size_of
+from policies.supply import Room
 from policies.view import NodeView, PodView
 
 Reason = tuple[str, str]
@@ -159,17 +160,17 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     """Return what is missing on nodes besides slices, first of all what none of them would ever have."""
     sizes = [seating.sites[site].node.allocatable for site in sites]
     beyond = [
-        f"{name} (needs {_amount(name, amount)}, the largest has {_amount(name, most)})"
-        for name, amount in kind.room
-        if (most := max(size.get(name, 0) for size in sizes)) < amount
+        f"{name} (needs {amount(name, asked)}, the largest has {amount(name, most)})"
+        for name, asked in kind.room
+        if (most := max(size.get(name, 0) for size in sizes)) < asked
     ]
     if beyond:
         return f"no node open to the pod is large enough: {' and '.join(beyond)}"
     rooms: list[Room] = [seating.room[site] for site in sites]
     lacking = [
-        f"{name} (needs {_amount(name, amount)}, at most {_amount(name, max(most, 0))} left)"
-        for name, amount in kind.room
-        if (most := max(room.get(name, 0) for room in rooms)) < amount
+        f"{name} (needs {amount(name, asked)}, at most {amount(name, max(most, 0))} left)"
+        for name, asked in kind.room
+        if (most := max(room.get(name, 0) for room in rooms)) < asked
     ]
     without = " and ".join(lacking) or "all of " + ", ".join(name for name, _ in kind.room)
     place = "a place for that, but not" if kind.profiles else "not"
@@ -253,7 +254,3 @@ def _have(count: int, thing: str) -> str:
 
 def _count(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def _amount(name: str, thousandths: int) -> str:
-    return format_milli(thousandths, binary=name in ("memory", "ephemeral-storage"))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from policies.ledger import Member
 from policies.trial import Claimant, Rank, Stage, Trial
-from policies.view import PodView
 
 _STEPS = 300  # victims tried for one claimant
 
@@ -39,11 +38,13 @@ class Reclaim:
     Attributes:
         stage: what victims are taken from.
         standing: the pods that each quota (by title) counts and that could be asked to go.
+        away: the nodes that are not ready: nobody there ends before they come back.
         now: seconds since the epoch.
     """
 
     stage: Stage
     standing: Mapping[str, Sequence[Member]]
+    away: Collection[str]
     now: float
     _gone: set[Member] = field(default_factory=set)
     _over: list[Member] | None = None
@@ -129,29 +130,28 @@ class Reclaim:
                 continue
             if best and not best[0][1] and _victims_order(member) != _victims_order(best[1]):
                 break
-            if self._may_go(member.pod) and (rank := trial.rank(member)) and trial.budgeted(member):
+            if (rank := trial.rank(member)) and not self._protected(member, trial):
                 best = min(best or (rank, member), (rank, member), key=lambda item: item[0])
         return best[1] if best else None
 
     def _spared(self, candidates: Iterable[Member], trial: Trial) -> str:
         """Return how many candidates stay whom the rules would let go, by what keeps them; empty if there are none."""
-        counts: Counter[str] = Counter()
-        for member in candidates:
-            pod = member.pod
-            if member in self._gone or (self._may_go(pod) and trial.budgeted(member)) or not trial.rank(member):
-                continue
-            if pod.non_preemptible:
-                counts["non-preemptible"] += 1
-            elif pod.refused_until > self.now:
-                counts["just refused by the API server"] += 1
-            elif pod.node and not pod.terminating:
-                counts["under PodDisruptionBudgets that allow no more"] += 1
-            else:
-                counts["not bound yet, or ending"] += 1
+        left = (member for member in candidates if member not in self._gone)
+        counts = Counter(why for member in left if (why := self._protected(member, trial)) and trial.rank(member))
         return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
-    def _may_go(self, pod: PodView) -> bool:
-        return bool(pod.node) and not (pod.terminating or pod.non_preemptible or pod.refused_until > self.now)
+    def _protected(self, member: Member, trial: Trial) -> str:
+        """Return why a pod may not be asked to go, whatever the rules say of it; empty if it may."""
+        pod = member.pod
+        if pod.non_preemptible:
+            return "non-preemptible"
+        if pod.refused_until > self.now:
+            return "just refused by the API server"
+        if not pod.node or pod.terminating:
+            return "not bound yet, or ending"
+        if pod.node in self.away:
+            return "on nodes that are not ready, where no pod ends"
+        return "" if trial.budgeted(member) else "under PodDisruptionBudgets that allow no more"
 
 
 def _victims_order(member: Member) -> tuple[int, int]:

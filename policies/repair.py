@@ -2,13 +2,14 @@
 
 Serving pod by pod, each on its best seat, can leave the last one standing though all could sit (two 3g on one board,
 and 4g + 2g + 2g do not fit on the other). Small cases are searched to the end; in large ones single pods move, in
-chains, or a board is emptied and filled again. All work is bounded by counting tries, so the answer is the same on
-every machine.
+chains, or a board is emptied and filled again, or a few nodes are (`regroup`). All work is bounded by counting tries,
+so the answer is the same on every machine.
 """
 
 from collections.abc import Iterable
 
 from policies.packing import State
+from policies.regroup import Regroup
 from policies.search import GUESTS, Budget, is_small, search
 from policies.seating import Guest, Nodes, Seating, nodes_in
 
@@ -17,7 +18,7 @@ _SEARCH_TRIES = 3000  # for one exact search
 _MOVE_TRIES = 300  # for one pod in a large cluster, each way
 
 
-def make_room(seating: Seating, guest: Guest, budget: Budget) -> bool:
+def make_room(seating: Seating, guest: Guest, budget: Budget, groups: Regroup) -> bool:
     """Seat a pod for which no seat was found by moving others; return whether it sits now. Else nothing has changed."""
     concerned = _concerned(seating, guest)
     if concerned is not None:
@@ -25,8 +26,10 @@ def make_room(seating: Seating, guest: Guest, budget: Budget) -> bool:
         if found.complete or found.seats:
             return found.apply(seating)
     moves = budget.at_most(_MOVE_TRIES)
-    return any(_Chain(seating, moves).seat(guest, length, {guest}) for length in range(1, _CHAIN + 1)) or _refill(
-        seating, guest, budget.at_most(_MOVE_TRIES)
+    return (
+        any(_Chain(seating, moves).seat(guest, length, {guest}) for length in range(1, _CHAIN + 1))
+        or _refill(seating, guest, budget.at_most(_MOVE_TRIES))
+        or groups.make_room(guest)
     )
 
 
@@ -58,7 +61,7 @@ def _concerned(seating: Seating, guest: Guest) -> list[Guest] | None:
     found: dict[Guest, None] = {}
     while pending:
         more: Nodes = 0
-        for site in nodes_in(pending):
+        for site in nodes_in(pending & seating.shared):
             for other in seating.guests[site]:
                 found[other] = None
                 more |= other.kind.candidates
@@ -79,9 +82,8 @@ class _Chain:
     def seat(self, guest: Guest, length: int, standing: set[Guest]) -> bool:
         """Seat a pod; of those standing nobody is asked. Return whether it sits; else nothing has changed."""
         tried: set[tuple[object, ...]] = set()
-        for site in nodes_in(guest.kind.candidates):
-            if not (others := list(self.seating.guests[site])):
-                continue
+        for site in nodes_in(guest.kind.candidates & self.seating.shared):
+            others = list(self.seating.guests[site])
             look = tuple(sorted(state.number for state in self.seating.states[site]))
             for other in others:
                 # Where nodes look the same, giving way on one is worth as much as on another.
@@ -113,8 +115,8 @@ class _Chain:
 
 def _refill(seating: Seating, guest: Guest, budget: Budget) -> bool:
     """Seat a pod on a board that is emptied for it, if all who sat there find other seats."""
-    for site in nodes_in(guest.kind.candidates):
-        for plot in range(len(seating.states[site])) if seating.guests[site] else ():
+    for site in nodes_in(guest.kind.candidates & seating.shared):
+        for plot in range(len(seating.states[site])):
             others = [other for other in seating.guests[site] if plot in other.home.plots]
             if not others or not budget.spend():
                 continue

@@ -11,9 +11,11 @@ import msgspec
 
 from policies import names
 from policies.asked import Asked, at, read_annotations
+from policies.containers import Place, places
 from policies.faults import fault
-from policies.model import Container, Pod
+from policies.model import Pod
 from policies.policy import BUILT_IN, Rule
+from policies.quantity import Quantity, QuantityError, parse
 from policies.record import Entry, read_record
 from policies.resources import CONCERNED, GpuResources, read_gpu_resources
 from policies.shares import Memory, Share
@@ -29,24 +31,6 @@ class Slice(msgspec.Struct, frozen=True):
 
 Ask = Share | Memory | Slice
 """What one device must be."""
-
-
-class Place(msgspec.Struct, frozen=True):
-    """A container of a pod, and where it stands."""
-
-    field: str  # containers | initContainers
-    index: int
-    container: Container
-
-    @property
-    def path(self) -> str:
-        """Return the path as messages write it."""
-        return f"spec.{self.field}[{self.index}]"
-
-    @property
-    def lasting(self) -> bool:
-        """Return whether it runs for as long as the pod does: an app container or a sidecar."""
-        return self.field == "containers" or self.container.restart_policy == "Always"
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +65,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         modes: those that the pod names, in its order; None if it names none.
         left: what is left as it is, for people: whole GPUs, slices of another plugin.
         asks: whether it asks for a GPU or a part of one at all, be it readable or not; slices of another plugin are none.
+        parts: whether it asks for a part, and surely so: not by a resource that cannot be read.
         faults: everything that is wrong; with any, the pod is denied.
         warnings: what deserves notice.
     """
@@ -89,16 +74,9 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[str, ...] | None = None
     left: tuple[str, ...] = ()
     asks: bool = False
+    parts: bool = False
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def places(pod: Pod) -> Iterator[Place]:
-    """Yield every container that may hold a device: init containers (sidecars among them), then app containers."""
-    for index, container in enumerate(pod.spec.init_containers or ()):
-        yield Place("initContainers", index, container)
-    for index, container in enumerate(pod.spec.containers):
-        yield Place("containers", index, container)
 
 
 def may_ask(pod: Pod) -> bool:
@@ -127,10 +105,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     The rule says what becomes of whole GPUs.
     """
     notes = pod.metadata.annotations or {}
-    all_places = tuple(places(pod))
-    containers = [place.container.name for place in all_places]
-    first = pod.spec.containers[0].name if pod.spec.containers else ""
-    annotations = read_annotations(notes, containers, first)
+    annotations = read_annotations(pod)
     record = read_record(notes)
     faults = list(annotations.faults)
     warnings = [*foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name), *annotations.warnings]
@@ -138,7 +113,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     left: list[str] = []
     asks = annotations.asks
     unreadable = False
-    for place in all_places:
+    for place in places(pod):
         name = place.container.name
         asked, entry = annotations.containers.get(name), record.get(name)
         # What we have given is ours, also where so far only others announce its like.
@@ -173,6 +148,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
         modes=annotations.modes,
         left=tuple(left),
         asks=asks,
+        parts=bool(wishes) or annotations.asks,
         faults=tuple(faults),
         warnings=tuple(warnings),
     )
@@ -252,4 +228,15 @@ def _advice(place: Place, scheduler: str | None) -> tuple[str, ...]:
     resources = place.container.resources
     if resources is None:
         return ()
-    return foreign_advice(FOREIGN_RESOURCES, {**(resources.requests or {}), **(resources.limits or {})}, scheduler)
+    amounts = {**(resources.requests or {}), **(resources.limits or {})}
+    written = {name: _plain(amount) if name in FOREIGN_RESOURCES else amount for name, amount in amounts.items()}
+    return foreign_advice(FOREIGN_RESOURCES, written, scheduler)
+
+
+def _plain(amount: Quantity) -> str:
+    """Return an amount without the suffix that the API server gives it: `3k` is `3000`, behind which a unit can stand."""
+    try:
+        value = parse(amount)
+    except QuantityError:
+        return str(amount)
+    return str(value) if value.denominator == 1 else str(amount)

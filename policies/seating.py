@@ -115,6 +115,7 @@ class Seating:
         states: the state of each board of each node.
         room: what each node has left besides slices.
         guests: the pods on each node, in the order of their coming.
+        shared: nodes on which there are any.
     """
 
     sites: list[Supply]
@@ -122,6 +123,7 @@ class Seating:
     states: list[list[State]] = field(init=False)
     room: list[dict[str, int]] = field(init=False)
     guests: list[dict[Guest, None]] = field(init=False)
+    shared: Nodes = 0
     kinds: list[Kind] = field(default_factory=list)
     _kept: dict[int, list["Kept"]] = field(default_factory=dict)
     _members: dict[State, Nodes] = field(default_factory=dict)
@@ -161,6 +163,7 @@ class Seating:
         """Seat a pod."""
         guest.seat = seat
         self.guests[seat.site][guest] = None
+        self.shared |= 1 << seat.site
         room = self.room[seat.site]
         for name, amount in guest.kind.room:
             room[name] = room.get(name, 0) - amount
@@ -173,6 +176,8 @@ class Seating:
         """Take a pod off its seat; return that."""
         seat, guest.seat = guest.home, None
         del self.guests[seat.site][guest]
+        if not self.guests[seat.site]:
+            self.shared &= ~(1 << seat.site)
         room = self.room[seat.site]
         for name, amount in guest.kind.room:
             room[name] += amount
@@ -251,6 +256,10 @@ class Seating:
         """Return the ways to spread a pod's slices over the boards of a node, cheapest first; equal boards count once."""
         return self._spreading.ways(kind.profiles, self.states[site], settled=kind.settled)
 
+    def takers(self, profile: str) -> Nodes:
+        """Return the nodes of which a board can take one slice more of a profile, be it created or not."""
+        return reduce(or_, (self._members[state] for _, _, state in self._ranking(profile)), 0)
+
     def _find_several(self, kind: Kind, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of several slices, going through the nodes from the cheapest on."""
         key = kind.profiles, kind.settled
@@ -259,7 +268,7 @@ class Seating:
         for site in set(self._changed[ranking.seen :]):
             ranking.stale |= 1 << site
         ranking.seen = len(self._changed)
-        able = reduce(or_, (self._members[state] for _, _, state in self._ranking(kind.profiles[0])), 0)
+        able = self.takers(kind.profiles[0])
         for site in nodes_in(ranking.stale & among):
             ranking.enter(site, self.spread(kind, self.states[site]) if able >> site & 1 else None)
         ranking.stale &= ~among

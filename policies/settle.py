@@ -5,8 +5,9 @@ cannot be served together with those before it waits, with the reason. What a re
 destroyed. Everything is derived from the view afresh: a settled cluster settles to nothing.
 """
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 
@@ -17,21 +18,23 @@ from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
+from policies.memo import Memo
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.seating import Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
-from policies.supply import slices_of, survey
+from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
 from policies.waits import Waits
 from policies.walk import Walk
 
 
-def settle(view: View, settings: Settings = DEFAULTS) -> Decision:
-    """Return everything to do now. The order of what is in the view does not matter."""
-    ledger = Ledger(view, settings.quota)
-    return _Settlement(_Sorted(view, ledger), ledger, settings).decide()
+def settle(view: View, settings: Settings = DEFAULTS, memo: Memo | None = None) -> Decision:
+    """Return everything to do now. The order of what is in the view does not matter, nor does the memo but for time."""
+    memo = memo or Memo()
+    ledger = Ledger(view, settings.quota, memo.places(view.nodes))
+    return _Settlement(_Sorted(view, ledger), ledger, settings, memo).decide()
 
 
 class _Sorted:
@@ -67,7 +70,7 @@ class _Sorted:
 class _Settlement:
     """The plan for a view, and what follows from it."""
 
-    def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings, memo: Memo) -> None:
         self.seen, self.ledger = seen, ledger
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
         landing: dict[Constraints, set[str]] = {}
@@ -75,8 +78,10 @@ class _Settlement:
             landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
         up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
         promised = {node.name: _promised_on(node, landing) for node in up}
-        planner = Planner([survey(node, seen.bound[node.name], promised[node.name], ledger.leaving) for node in up])
-        self.ground = Ground(planner, seen.bound, promised, set(ledger.leaving))
+        sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
+        memo.forget_others(up)
+        planner = Planner(sites, memo.admitting([site.node for site in sites]))
+        self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
         self.walk.go(seen.promised, self.queue)
@@ -87,11 +92,14 @@ class _Settlement:
     def decide(self) -> Decision:
         """Return the decision."""
         claims = self._claims()
-        allowed = release([*claims, *self.ground.held], self._stock())
+        candidates = any(claim.role is Role.CANDIDATE for claim in claims)
+        allowed = release([*claims, *self.ground.held], self._stock()) if candidates else {}
         landing: dict[str, Nodes] = {}
         for claim in claims:
             for profile, _ in claim.need if claim.key in allowed else ():
                 landing[profile] = landing.get(profile, 0) | allowed[claim.key]
+        for key in [key for key in self.walk.displacing if self._is_in_doubt(key, landing)]:
+            self.walk.put_off(key)
         ordered = layouts(self.plan, landing)
         judged = [judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) for node in self.seen.nodes]
         ordered += [action for action in judged if isinstance(action, Layout)]
@@ -118,6 +126,12 @@ class _Settlement:
             waiting=tuple(self._waiting(later, ordered)),
             planned=self._planned(later),
         )
+
+    def _is_in_doubt(self, key: str, landing: Mapping[str, Nodes]) -> bool:
+        """Return whether a board is to be cut for a pod on which others could land that are being released now."""
+        home = self.plan.guests[key].home
+        gone = (destroyed(self.plan, home.site, plot) for plot in home.plots)
+        return any(landing.get(profile, 0) >> home.site & 1 for profile in frozenset().union(*gone))
 
     def _clearances(self, ordered: Collection[str]) -> list[Layout]:
         """Return the orders to take away what is left from another mode; a node that has an order gets no second one."""
@@ -155,25 +169,40 @@ class _Settlement:
         return claims
 
     def _keep_off(self, claims: list[Claim]) -> None:
-        """Keep candidates off nodes where free slices of their kinds are about to go, unless they belong there.
+        """Keep candidates off nodes where free slices of their kinds are about to go; who belongs to such a node waits."""
+        candidates = [claim for claim in claims if claim.role is Role.CANDIDATE]
+        doomed = self._doomed(claims) if candidates else {}
+        for claim in candidates:
+            claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
+            if not claim.nodes >> claim.home & 1:
+                claim.role = Role.LATER
 
-        Where a candidate belongs to a node, the board that would lose such slices waits for it (`orders.layouts`).
+    def _doomed(self, claims: list[Claim]) -> dict[str, Nodes]:
+        """Return the nodes where free slices are about to go, by profile.
+
+        Where a candidate belongs to such a board, who comes first decides: the board is cut for whoever stands before it,
+        lest it land on the very slices that must go; else the board waits for it (`orders.layouts`).
         """
-        homes: dict[str, Nodes] = {}
-        for claim in claims:
-            for profile, _ in claim.need if claim.role is Role.CANDIDATE else ():
-                homes[profile] = homes.get(profile, 0) | 1 << claim.home
-        if not homes:
-            return
+        first: dict[tuple[str, int], int] = {}
+        cut_for: dict[tuple[int, int], int] = {}
+        for place, claim in enumerate(claims):
+            if claim.role is Role.CANDIDATE:
+                for profile, _ in claim.need:
+                    first.setdefault((profile, claim.home), place)
+            elif claim.role is Role.LATER:
+                for plot in self.plan.guests[claim.key].home.plots:
+                    cut_for.setdefault((claim.home, plot), place)
         doomed: dict[str, Nodes] = {}
         for position, site in enumerate(self.sites):
-            going = [destroyed(self.plan, position, plot) for plot in range(len(site.plots))]
-            going = [gone for gone in going if not any(homes.get(profile, 0) >> position & 1 for profile in gone)]
-            for profile in site.doomed.union(*going):
+            going = set(site.doomed)
+            for plot in range(len(site.plots)):
+                gone = destroyed(self.plan, position, plot)
+                candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
+                if candidate >= cut_for.get((position, plot), math.inf):
+                    going |= gone
+            for profile in going:
                 doomed[profile] = doomed.get(profile, 0) | 1 << position
-        for claim in claims:
-            if claim.role is Role.CANDIDATE:
-                claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
+        return doomed
 
     def _stock(self) -> Stock:
         nodes = [tuple(states) for states in self.plan.seating.states]

@@ -3,6 +3,7 @@
 Much smaller than the node: kinds of boards and layouts are shared between all nodes that have equal ones.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final
@@ -110,6 +111,12 @@ def room(cuts: Cuts, kind: BoardKind, profile: str) -> int:
 def most(cuts: Cuts, resource: str) -> int:
     """Return how many slices of a resource a node could have at a time if its boards held nothing else."""
     return sum(_most(cut.kind, resource) for cut in cuts.boards)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def held(cuts: Cuts) -> Counter[tuple[BoardKind, str]]:
+    """Return how many slices of each profile are in use on a node's boards of each kind, where they can be cut."""
+    return Counter((cut.kind, item.profile) for cut in cuts.boards for item in cut.fixed or ())
 
 
 def site_of(node: NodeView) -> Site | None:

@@ -16,6 +16,7 @@ import msgspec
 from policies import names
 from policies.faults import fault
 from policies.inventory import Group, Inventory, Offer
+from policies.outstanding import NONE, Outstanding, displaced
 from policies.pieces import Piece, announced, bounded, makes, objection, serves, smallest
 from policies.placement import profile_of
 from policies.policy import ANY, Terms
@@ -56,6 +57,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         wish: what was asked.
         resource: what the container gets, `wish.count` times.
         mode: how it is made.
+        kind: of the boards for which it was chosen.
         model: the board for which it was chosen; None for an explicit slice that several models make, or none known.
         cut: whether it is a slice of a node of ours, so that the pod waits at our gate until it is there.
         products: values of the product label to which the pod must be kept; empty if the name says enough.
@@ -67,6 +69,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     wish: Wish
     resource: str
     mode: str
+    kind: BoardKind
     model: str | None
     cut: bool
     products: tuple[str, ...] = ()
@@ -82,12 +85,21 @@ class Slicing(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-def choose(wanted: Sequence[Wanted], offer: Offer, inventory: Inventory, terms: Terms = ANY) -> Slicing:
-    """Return the slices for all wishes of a pod; faults if one of them can never be served."""
+def choose(
+    wanted: Sequence[Wanted],
+    offer: Offer,
+    inventory: Inventory,
+    terms: Terms = ANY,
+    taken: Outstanding = NONE,
+) -> Slicing:
+    """Return the slices for all wishes of a pod; faults if one of them can never be served.
+
+    `taken` is what others were given and the inventory does not show yet.
+    """
     stuck = tuple(text for each in wanted if not each.usable for text in each.refusals)
     if stuck:
         return Slicing(faults=stuck)
-    choosing = _Choosing(wanted, offer, inventory, terms)
+    choosing = _Choosing(wanted, offer, inventory, terms, taken)
     for groups in (offer.up, offer.away, offer.ahead):
         plans = [plan for group in groups if (plan := choosing.plan(group))]
         if plans:
@@ -114,6 +126,7 @@ class _Choosing:
     offer: Offer
     inventory: Inventory
     terms: Terms
+    taken: Outstanding
 
     def plan(self, group: Group) -> _Plan | None:
         """Return what a group makes for all wishes, or None if one of its nodes cannot have it all."""
@@ -157,23 +170,25 @@ class _Choosing:
         )
 
     def best(self, plans: Sequence[_Plan]) -> _Plan:
-        """Return the plan of the most preferred modes; then what can be had now, least memory, most to be had, names."""
+        """Return the plan of the most preferred modes; then fewest ahead of it, least memory, most to be had, names."""
         if len(plans) == 1 or all(isinstance(each.wish.ask, Slice) for each in self.wanted):
             return plans[0]  # who names slices leaves nothing to choose
         return min(plans, key=self._rank)
 
     def _rank(self, plan: _Plan) -> tuple[object, ...]:
         picks = tuple(zip(plan.pieces, self.wanted, strict=True))
-        room = min(
-            self.inventory.room(plan.group, piece.kind, piece.profile) // each.wish.count for piece, each in picks
-        )
+        room = min(self._left(plan.group, piece) // each.wish.count for piece, each in picks)
         return (
             [each.modes.index(piece.kind.mode) for piece, each in picks],
-            room == 0,
+            max(0, 1 - room),  # where nothing can be had now, how many must end first
             sum(piece.memory_kib * each.wish.count for piece, each in picks),
             -room,
             [(piece.kind.model.name, piece.resource) for piece, _ in picks],
         )
+
+    def _left(self, group: Group, piece: Piece) -> int:
+        """Return how many such slices can still be had; below zero where more was given away than there is."""
+        return self.inventory.room(group, piece.kind, piece.profile) - displaced(self.taken, piece.kind, piece.profile)
 
     def choice(self, piece: Piece, wanted: Wanted) -> Choice:
         """Return the choice of a piece for a wish."""
@@ -187,6 +202,7 @@ class _Choosing:
             wish=wish,
             resource=piece.resource,
             mode=mode,
+            kind=piece.kind,
             model=_maker(wish, {kind.model.name for kind in good}) if explicit else piece.kind.model.name,
             cut=mode != names.TIMESLICING,
             products=self._products(piece.resource, good) if self.terms.models or good != makers else (),
@@ -252,8 +268,11 @@ class _Choosing:
         told = [makes(kind) for kind in kinds if kind.mode in modes] or [makes(kind) for kind in kinds]
         if told:
             return _few(told)
-        only = f", and the policy allows only {', '.join(self.terms.models)} (gpuModels)" if self.terms.models else ""
-        return f"the pod may use no node that is labelled {names.PARTITIONING_LABEL} and whose boards are known{only}"
+        barrier, models = self.inventory.barrier(self.offer), ", ".join(self.terms.models)
+        if not models:
+            return f"{barrier}, or have the policy name boards that are to come (gpuModels)"
+        only = f"the policy allows only {models} (gpuModels)"
+        return f"{barrier}, and {only}" if barrier else f"{only}, and the pod may use no board of these"
 
 
 def _maker(wish: Wish, makers: Collection[str]) -> str | None:

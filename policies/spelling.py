@@ -23,7 +23,7 @@ USER_KEYS: Final = (
 )
 """Annotations that users write on pods."""
 
-OUR_KEYS: Final = (*USER_KEYS, names.RECORD, names.EVICTED_FOR)
+OUR_KEYS: Final = (*USER_KEYS, *names.OUR_MARKS)
 """Every annotation of ours that may stand on a pod."""
 
 _MOST_EDITS: Final = 2

@@ -6,56 +6,23 @@ can be scheduled, pain P16) and the bound pods (nobody holds it). Where they dis
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from policies import names
-from policies.annotations import PlacedSlice, Placement
-from policies.boards import Board
-from policies.catalogue import BoardModel
-from policies.geometry import Placements, by_start
+from policies.annotations import Placement
+from policies.geometry import by_start
 from policies.needs import is_slice
-from policies.placement import arrange, lay_out, profile_of
+from policies.occupancy import held_by_ended, occupied, tally, vacated
+from policies.placement import profile_of
+from policies.plots import UNKNOWN, Plot, plot_of, unused
 from policies.view import NodeView, PodView
 
-_REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
-
-UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
-"""A board of which we know nothing, so that nothing can be made on it."""
+_ONE_POD: Final = ("pods", 1000)
 
 Room = dict[str, int]
 """What a node has left besides slices, in thousandths: CPU, memory, number of pods, other devices."""
-
-
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """A board as the planner sees it.
-
-    Attributes:
-        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
-        model: what it can do; UNKNOWN where the slices are another tool's.
-        mode: its mode.
-        rigid: nothing may be created or destroyed on it now.
-        fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
-        open: those of them that nobody holds.
-        coming: those of `open` that do not exist yet: the board is being cut.
-        free: slices that exist, that nobody holds and that may go.
-        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
-        leaving: those of `free` or `open` that pods on their way out still hold, so that they cannot go yet.
-    """
-
-    index: int
-    model: BoardModel
-    mode: str
-    rigid: bool
-    fixed: Placements = ()
-    open: Placements = ()
-    coming: Placements = ()
-    free: Placements = ()
-    existing: Placements = ()
-    leaving: Placements = ()
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,28 +63,28 @@ def survey(
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
     needed = slices_of(staying) if leaving else need
-    ended = _held_by_ended(node, bound, need)
+    ended = held_by_ended(node, bound)
     if ended:
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
-    then = _without(node, leaving, need - needed + left, needed) if leaving else node
-    unshown = needed - _tally(then.boards).used
+    then = vacated(node, leaving, need - needed + left) if leaving else node
+    unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
-        _plot(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
+        plot_of(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
         for board in then.boards
     ]
     if leaving:
         plots = [
-            replace(plot, leaving=_unused(*boards))
+            replace(plot, leaving=unused(*boards))
             for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
         ]
     doomed = _doomed(node)
-    now = room_left(node, bound)
+    now = _room_left(node, bound)
     return Supply(
         node=node,
         plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
-        room=room_left(node, staying) if leaving else now,
+        room=_room_left(node, staying) if leaving else now,
         now=now,
         grantable=_grantable(node, need + left, doomed),
         doomed=doomed,
@@ -133,146 +100,12 @@ def slices_of(pods: Iterable[PodView]) -> Counter[str]:
     return need
 
 
-def occupied(node: NodeView, need: Counter[str]) -> NodeView:
-    """Return the node with every slice at its place, where only counts or bound pods tell of it.
-
-    Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
-    given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
-    """
-    counted = any(board.counted for board in node.boards)
-    boards = [_laid_out(board) for board in node.boards] if counted else list(node.boards)
-    missing = need - _tally(tuple(boards)).exist
-    if not (counted or missing):
-        return node
-    for profile in sorted(missing.elements(), key=_largest_first):
-        for position, board in enumerate(boards):
-            grown = _with_used(board, profile)
-            if grown:
-                boards[position] = grown
-                break
-    return replace(node, boards=tuple(boards))
-
-
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:
     """Return what a pod takes of a node's room, sorted: everything but slices, and its place among the pods."""
     return tuple(sorted([*((name, amount) for name, amount in pod.request.items() if not is_slice(name)), _ONE_POD]))
 
 
-def left_over(board: Board) -> bool:
-    """Return whether a board bears slices of a mode that it is no longer in: given away as they are, nothing beside them."""
-    return any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
-
-
-def size_of(profile: str) -> tuple[int, int]:
-    """Return (GB, compute slices) of a profile by its name; an MPS slice has no compute slices."""
-    compute, _, memory = profile.rpartition("g.")
-    digits = memory.partition("gb")[0]
-    return int(digits) if digits.isdecimal() else 0, int(compute) if compute.isdecimal() else 0
-
-
-_ONE_POD = ("pods", 1000)
-
-
-def _largest_first(profile: str) -> tuple[int, int, str]:
-    gigabytes, compute = size_of(profile)
-    return -gigabytes, -compute, profile
-
-
-def _laid_out(board: Board) -> Board:
-    if not board.counted:
-        return board
-    placed = lay_out(board.model, board.mode, board.counted)
-    if placed is None:
-        placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
-        board = replace(board, cuttable=False)
-    return replace(board, slices=placed, counted=())
-
-
-def _with_used(board: Board, profile: str) -> Board | None:
-    there = tuple(item.placement for item in board.slices)
-    found = arrange(board.model, board.mode, there, (profile,))
-    if found is None:
-        return None
-    (placement,) = found.placed
-    more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
-    return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))
-
-
-def _held_by_ended(node: NodeView, bound: Sequence[PodView], need: Counter[str]) -> list[PlacedSlice]:
-    """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
-
-    Who counted them as used would evict a second pod for a lack that the first has already made good.
-    """
-    if _tally(node.boards).used == need:
-        return []
-    there = {pod.key for pod in bound}
-    slices = (item for board in node.boards for item in board.slices)
-    return [item for item in slices if item.used and item.pod is not None and item.pod not in there]
-
-
-def _without(node: NodeView, leaving: Collection[str], gone: Counter[str], needed: Counter[str]) -> NodeView:
-    """Return the node when pods have left. Where the agent does not say which slices are theirs, the first ones are."""
-    used = Counter(item.profile for board in node.boards for item in board.slices if item.used)
-    left = Counter({profile: min(count, max(used[profile] - needed[profile], 0)) for profile, count in gone.items()})
-    boards = list(node.boards)
-    for theirs in (True, False):
-        for position, board in enumerate(boards):
-            slices = list(board.slices)
-            for index, item in enumerate(slices):
-                if item.used and left[item.profile] and (item.pod in leaving if theirs else item.pod is None):
-                    slices[index] = replace(item, used=False, pod=None)
-                    left[item.profile] -= 1
-            boards[position] = replace(board, slices=tuple(slices))
-    return replace(node, boards=tuple(boards))
-
-
-def _unused(board: Board, then: Board) -> Placements:
-    """Return the slices of a board that are used now and are not then."""
-    used, still = (Counter(item.placement for item in each.slices if item.used) for each in (board, then))
-    return tuple(sorted((used - still).elements(), key=by_start))
-
-
-class _Tally(msgspec.Struct, frozen=True):
-    """Slices of boards by profile; for reading only, since it is remembered."""
-
-    exist: Counter[str]
-    used: Counter[str]
-    stay: Counter[str]
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _tally(boards: tuple[Board, ...]) -> _Tally:
-    """Return how many slices boards have, how many of them are used, and how many are not withdrawn."""
-    slices = [item for board in boards for item in board.slices]
-    return _Tally(
-        exist=Counter(item.profile for item in slices),
-        used=Counter(item.profile for item in slices if item.used),
-        stay=Counter(item.profile for item in slices if not item.withdrawn),
-    )
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _plot(board: Board, in_flight: bool, ordered: Placements | None, protected: frozenset[str]) -> Plot:
-    """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
-    used = [item.placement for item in board.slices if item.used]
-    idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
-    rigid = in_flight or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
-    if rigid:
-        target = Counter(used + idle) if ordered is None else Counter(ordered)
-        opened = sorted((target - Counter(used)).elements(), key=by_start)
-    else:
-        opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
-    return Plot(
-        index=board.index,
-        model=board.model,
-        mode=board.mode,
-        rigid=rigid,
-        fixed=tuple(sorted(used + opened, key=by_start)),
-        open=tuple(opened),
-        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
-        free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
-        existing=tuple(sorted((item.placement for item in board.slices), key=by_start)),
-    )
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _foreign(node: NodeView, need: Counter[str]) -> Plot:
@@ -315,11 +148,11 @@ def _announced(node: NodeView) -> Counter[str]:
 def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> dict[str, int]:
     announced = _announced(node)
     if node.boards:
-        announced &= _tally(node.boards).stay
+        announced &= tally(node.boards).stay
     return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
 
 
-def room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
+def _room_left(node: NodeView, bound: Sequence[PodView]) -> Room:
     """Return what a node has left besides slices when these pods are on it."""
     left = dict(node.allocatable)
     for pod in bound:

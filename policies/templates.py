@@ -7,7 +7,7 @@ Applying the manifest again merges the share back in beside the annotation that 
 `gpu-fraction` that an update leaves as it was yields to what the update brings for its container (docs/adr/0010).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from policies import names
 from policies.admission import Admission
 from policies.asked import read_annotations
+from policies.containers import Place, places
 from policies.faults import fault
 from policies.model import CronJob, ObjectMeta, Pod, PodTemplate, Workload
 from policies.patch import Operation, changed, put
 from policies.quantity import QuantityError, parse
-from policies.requests import Place, Wish, places, read_requests
+from policies.requests import Wish, read_requests
 from policies.resources import read_gpu_resources
 from policies.shares import Share
 
@@ -92,7 +93,7 @@ def admit_template(kind: Kind, new: Workload | CronJob, old: Workload | CronJob 
             *(operation for wish in shares for operation in _without_share(kind.template, wish.place)),
             *_annotated(kind.template, template, {**dict.fromkeys(outdated), **moved, **target}),
         ),
-        warnings=(*requests.warnings, *told),
+        warnings=(*requests.warnings, *told, *_dropped(outdated, pod, before)),
         reasons=told,
     )
 
@@ -111,21 +112,36 @@ def _has_share(place: Place) -> bool:
 
 
 def _outdated(pod: Pod, before: Pod) -> Iterator[str]:
-    """Yield the annotations that this update leaves as they were, for containers for which it brings another wish."""
+    """Yield the annotations that this update leaves as they were, for containers for which it brings another wish.
+
+    If it brings GPU resources, which is how their author asks, those of containers that are gone too: they stand in no
+    manifest, so nobody else would remove them.
+    """
     notes, earlier = pod.metadata.annotations or {}, before.metadata.annotations or {}
     held = {place.container.name: _gpus(place) for place in places(before)}
-    all_places = tuple(places(pod))
-    first = pod.spec.containers[0].name if pod.spec.containers else ""
-    asked = read_annotations(notes, [place.container.name for place in all_places], first).containers
-    for place in all_places:
+    asked = read_annotations(pod).containers
+    asks = False
+    for place in places(pod):
         name = place.container.name
         written = asked[name].written if name in asked else {}
         stale = [key for key, value in written.items() if _is_fraction(key) and earlier.get(key) == value]
         others = {key: value for key, value in written.items() if key not in stale}
-        if _gpus(place).items() - held.get(name, {}).items() or others.items() - earlier.items():
+        brings = _gpus(place).items() - held.get(name, {}).items()
+        asks = asks or bool(brings)
+        if brings or others.items() - earlier.items():
             yield from stale
             if names.FRACTION in stale and not others and earlier.get(names.CONTAINER) == notes.get(names.CONTAINER):
                 yield names.CONTAINER
+    if asks:
+        yield from _orphaned(notes, earlier, gone=held.keys() - {place.container.name for place in places(pod)})
+
+
+def _orphaned(notes: Mapping[str, str], earlier: Mapping[str, str], gone: Collection[str]) -> Iterator[str]:
+    """Yield the annotations, left as they were, of shares for containers that are gone."""
+    kept = {key for key, value in notes.items() if earlier.get(key) == value}
+    yield from (key for key in kept if _is_fraction(key) and key.removeprefix(f"{names.FRACTION}.") in gone)
+    if {names.FRACTION, names.CONTAINER} <= kept and notes[names.CONTAINER] in gone:
+        yield from (names.FRACTION, names.CONTAINER)
 
 
 def _is_fraction(key: str) -> bool:
@@ -165,6 +181,17 @@ def _told(shares: Sequence[Wish], keys: Sequence[str], earlier: Mapping[str, str
                 f"{wish.said} of {wish.place.container.name} -> {key} {wish.ask} in the template: "
                 "each pod gets its slice when it is created"
             )
+
+
+def _dropped(outdated: Collection[str], pod: Pod, before: Pod | None) -> Iterator[str]:
+    """Yield a sentence for each share that goes with its container."""
+    notes = pod.metadata.annotations or {}
+    gone = {place.container.name for place in places(before)} if before else set()
+    gone -= {place.container.name for place in places(pod)}
+    for key in sorted(filter(_is_fraction, outdated)):
+        container = key.removeprefix(f"{names.FRACTION}.") if key != names.FRACTION else notes.get(names.CONTAINER)
+        if container in gone:
+            yield f"{key} {notes[key]} is taken out of the template: container {container} is gone"
 
 
 def _without_share(template: Sequence[str], place: Place) -> Iterator[Operation]:

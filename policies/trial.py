@@ -8,7 +8,7 @@ from policies.budgets import BudgetView
 from policies.governing import QuotaView
 from policies.ground import SLICES, Ground
 from policies.ledger import Member
-from policies.needs import is_slice
+from policies.needs import is_gpu
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Usage
 from policies.seating import Kind
@@ -138,7 +138,7 @@ class Trial:
             straddles = False
         else:
             below = [self._leaves_below(member, name) for name in freed if self._opens(member, name)]
-            if not below:
+            if not below or any(self._is_owed(member, name) for name in freed):
                 return None
             straddles = all(below)
         sizes = tuple(-member.charge.get(name, 0) for name in self._dimensions)
@@ -198,6 +198,11 @@ class Trial:
         bound = self._bound(member.quota, name)
         return bound is not None and self._real.of(member.quota)[name] > bound and bool(member.charge.get(name))
 
+    def _is_owed(self, member: Member, name: str) -> bool:
+        """Return whether the claimant would have beyond its own min what is the other quota's by right (docs/adr/0011)."""
+        beyond = self._doors.get(name) == WITHIN_GUARANTEED and name in member.quota.min
+        return beyond and bool(member.charge.get(name)) and not self._opens(member, name)
+
     def _leaves_below(self, member: Member, name: str) -> bool:
         bound = self._bound(member.quota, name)
         return bound is not None and self._real.of(member.quota)[name] - member.charge.get(name, 0) < bound
@@ -237,8 +242,4 @@ def _takes(pod: PodView, short: str) -> bool:
 
 
 def _gpus(charge: Amounts) -> set[str]:
-    return {
-        name
-        for name in _costs(charge)
-        if is_slice(name) or name in (names.GPU, names.GPU_SHARED, names.GPU_MEMORY_QUOTA)
-    }
+    return {name for name in _costs(charge) if is_gpu(name) or name == names.GPU_MEMORY_QUOTA}

@@ -6,13 +6,14 @@ webhooks may have put into a new one.
 Asked only where one of these differs; our own service accounts are not asked about.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from policies import names
 from policies.estimate import Estimate, Standings
 from policies.faults import fault
 from policies.model import Namespace, Pod
+from policies.policy import BUILT_IN, Rule
 from policies.requests import read_requests
 from policies.view import view_pod
 
@@ -20,9 +21,10 @@ _OURS: Final = "is written by Apportion alone, and decides what the pod holds: l
 
 
 def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
-    """Yield a fault for everything of ours that an update changes; a pod on its way out may be changed as one likes."""
-    if pod.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
-        return
+    """Yield a fault for everything of ours that an update changes.
+
+    A pod on its way out is no exception: until it ends, its marks say whose quota it counts in.
+    """
     if _gated(old) and not _gated(pod):
         yield fault(
             "spec.schedulingGates",
@@ -30,7 +32,7 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
             "is removed by Apportion when the pod's slice is there: create the pod anew if it is to wait no longer",
         )
     for what, now, before, keys in (
-        ("annotations", pod.metadata.annotations, old.metadata.annotations, (names.RECORD, names.EVICTED_FOR)),
+        ("annotations", pod.metadata.annotations, old.metadata.annotations, names.OUR_MARKS),
         ("labels", pod.metadata.labels, old.metadata.labels, (names.CAPACITY_LABEL,)),
     ):
         for key in keys:
@@ -45,13 +47,14 @@ def changed_by_users(pod: Pod, old: Pod) -> Iterator[str]:
         )
 
 
-def came_late(pod: Pod, foreign: Collection[str]) -> Iterator[str]:
+def came_late(pod: Pod, foreign: Collection[str], rule: Rule = BUILT_IN) -> Iterator[str]:
     """Yield a fault for every wish in a new pod, as it is to be stored, that nobody has answered.
 
     The API server asks us again after other mutating webhooks only if it had asked us before: what one of them puts into
-    a pod that named no GPU comes to us here for the first time. `foreign` are resources of another plugin.
+    a pod that named no GPU comes to us here for the first time. `foreign` are resources of another plugin; the rule says
+    whether whole GPUs ask for an answer.
     """
-    requests = read_requests(pod, foreign)
+    requests = read_requests(pod, foreign, rule)
     yield from requests.faults
     for wish in requests.wishes:
         if not wish.answered:
@@ -61,6 +64,13 @@ def came_late(pod: Pod, foreign: Collection[str]) -> Iterator[str]:
                 "came into the pod after Apportion had looked at it: have the webhook that adds it run first "
                 "(they run in the order of their configurations' names)",
             )
+
+
+def marked_by_binding(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Yield a fault for everything of ours among the annotations of a Binding, which the API server copies to the pod."""
+    for key in (*names.OUR_MARKS, names.NON_PREEMPTIBLE):
+        if key in annotations:
+            yield fault(f"metadata.annotations[{key}]", annotations[key], "is not for a Binding to give: leave it out")
 
 
 def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
@@ -75,21 +85,23 @@ def relabelled_by_users(namespace: Namespace, old: Namespace) -> Iterator[str]:
         )
 
 
-def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings) -> Estimate:
+def resized(pod: Pod, old: Pod, *, namespace: str, standings: Standings, gates: bool = True) -> Estimate:
     """Return what is to be said of a pod that is resized in place (the API lets only CPU and memory change).
 
+    `gates` is false where the policy only labels.
     To shrink is always fine. One that still waits at a gate is judged by the reconciler like any other that waits.
     Raises QuantityError.
     """
     now, before = view_pod(pod), view_pod(old)
     if before.terminating or before.finished:
         return Estimate()
-    grown = {name for name, amount in now.request.items() if amount > before.request.get(name, 0)}
+    had = before.request
+    grown = {name: amount for name, amount in now.request.items() if amount > had.get(name, 0)}
     borrows = not before.non_preemptible
-    if before.holds or before.released:
-        more = {name: now.request[name] - before.request.get(name, 0) for name in grown}
-        return standings.resize(namespace, more, borrows=borrows)
-    return standings.estimate(namespace, {name: now.request[name] for name in grown}, borrows=borrows)
+    if not (before.holds or before.released):
+        return standings.estimate(namespace, grown, borrows=borrows, gates=gates)
+    more = {name: amount - had.get(name, 0) for name, amount in grown.items()}
+    return standings.resize(namespace, more, borrows=borrows, gates=gates)
 
 
 def has_slices(pod: Pod) -> bool:

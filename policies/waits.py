@@ -102,4 +102,6 @@ class Waits:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
         if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
+        if any(pod.slices and pod.key in self.walk.ground.leaving for pod in self.walk.ground.bound[node.name]):
+            return names.PLACE_HELD, needs + f"node {node.name} has it when pods that are on their way out have ended"
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"

@@ -9,7 +9,8 @@ from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.ledger import Ledger, Member
 from policies.plan import Demand, Planner
-from policies.quota import Lack, amount
+from policies.quantity import amount
+from policies.quota import Lack
 from policies.reasons import Reason
 from policies.reclaim import Reclaim
 from policies.seating import Kind, Nodes
@@ -72,6 +73,14 @@ class Walk:
             self._send_back(pod)
         elif self._is_old(pod) and self.ground.ever(kind := self.planner.kind(Demand(pod))):
             self.ground.hold(pod.key, kind)
+
+    def put_off(self, key: str) -> None:
+        """Let nobody go for a pod yet: what is left to it is known when those have been bound who are released now."""
+        self.evict = [evict for evict in self.evict if evict.claimant != key]
+        self.waits[key] = (
+            names.PROMISED,
+            "waits for pods to be bound that are released now: whom it displaces depends on where",
+        )
 
     def _consider(self, pod: PodView) -> None:
         if fault := self.ledger.fault(pod):
@@ -219,10 +228,11 @@ class Walk:
                 usage=self.ledger.then,
                 real=self.ledger.real,
                 ground=self.ground,
-                over=self.ledger.over_quota(),
+                over=self.ledger.over_quota(coming=False),
                 budgets=self.view.budgets,
             )
-            self._reclaim = Reclaim(stage, self.ledger.standing, self.view.now)
+            away = {node.name for node in self.view.nodes if not node.ready}
+            self._reclaim = Reclaim(stage, self.ledger.standing, away, self.view.now)
         return self._reclaim
 
     def _say(self, pod: PodView, quota: QuotaView, lacks: Sequence[Lack], *, lasting: bool) -> None:

@@ -32,9 +32,9 @@ from reconciler.metrics import WRITES
 from reconciler.observe import ObservedNode, Picture
 from reconciler.writes import Write, key_of, steps, write_of
 
-# Writes at a time. The API server takes a few ms for one; under load it takes longer, and shares itself out by what is
-# asked of it: the scheduler alone has as many bindings under way.
-WORKERS: Final = 24
+# Writes at a time. The API server takes a few ms for one, more under load, and shares itself out by what is asked of it:
+# with 8, ten thousand pods are let through no faster than the scheduler and the kubelets write for those before them.
+WORKERS: Final = 32
 AT_LEAST_S: Final = 1.0  # for which writes begin in spite of news: else, where pods come all the time, deciding is all
 AT_MOST_S: Final = 10.0  # for which writes begin without news
 AGAIN: Final = Backoff(base_s=0.5, cap_s=60.0)
@@ -76,17 +76,17 @@ class Applier:
         self._failed: dict[str, tuple[int, float]] = {}  # key -> failures in a row, not again before
         self._log = structlog.get_logger()
 
-    def apply(self, decision: Decision, picture: Picture) -> float:
+    def apply(self, decision: Decision, picture: Picture, due_s: float = math.inf) -> float:
         """Carry out a decision; return in how many seconds there is something to try again, infinity if nothing.
 
         Zero if an object was not as decided from, or if something was left for lack of time: the answer is to decide
-        again.
+        again. In `due_s` seconds there are other things to do, which may wait for a second.
         """
         wanted = steps(decision)
         tried = {key_of(step) for step in wanted} | self._unknown.keys()
         self._failed = {key: failed for key, failed in self._failed.items() if key in tried}
         due = [step for step in wanted if self._is_due(key_of(step))]
-        if self._carry_out(lambda step: self._send(write_of(step, picture, self._now())), due):
+        if self._carry_out(lambda step: self._send(write_of(step, picture, self._now())), due, due_s):
             return 0.0
         now = self._clock()
         return min((max(0.0, at - now) for _, at in self._failed.values()), default=math.inf)
@@ -106,13 +106,13 @@ class Applier:
         failed = self._failed.get(key)
         return failed is None or failed[1] <= self._clock()
 
-    def _carry_out(self, send: Callable[[A], _Ended], items: Sequence[A]) -> bool:
+    def _carry_out(self, send: Callable[[A], _Ended], items: Sequence[A], due_s: float = math.inf) -> bool:
         """Send as many as there is time for, and note how they ended. Return whether any was stale or left over."""
         began = self._clock()
 
         def go_on() -> bool:
             spent_s = self._clock() - began
-            return spent_s < AT_LEAST_S or (spent_s < AT_MOST_S and not self._news())
+            return spent_s < AT_LEAST_S or (spent_s < min(AT_MOST_S, due_s) and not self._news())
 
         ended = self._lanes.map(send, items, go_on)
         for write, outcome, asked_s in ended:
@@ -135,7 +135,7 @@ class Applier:
             answer = self._client.merge_patch(write.path, write.body, timeout_s=self._timeout_s)
         except (Conflict, NotFound) as error:
             log.info("write_stale", error=str(error))
-            self._read_again(write)
+            self._informer(write).read_again(write.key, write.uid, timeout_s=self._timeout_s)
             return write, "stale", 0.0
         except (ApiError, Unreachable) as error:
             if outcome_unknown(error):
@@ -150,13 +150,6 @@ class Applier:
             return write, "unknown", 0.0
         log.info("written")
         return write, "done", 0.0
-
-    def _read_again(self, write: Write) -> None:
-        """Lay over the object's state, or its absence; if neither can be had, the watch will tell."""
-        try:
-            self._informer(write).read_again(write.key, write.uid, timeout_s=self._timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("not_read_again", object=write.key, error=str(error))
 
     def _unchanged(self, write: Write) -> bool:
         """Return whether the object is still seen as it was before the write."""

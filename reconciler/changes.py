@@ -9,6 +9,7 @@ from collections.abc import Collection
 from policies.budgets import BudgetView
 from policies.view import PodView
 from reconciler.observe import ObservedNode, Picture, is_bystander, same_pod
+from reconciler.policies import ObservedPolicy
 from reconciler.quotas import ObservedQuota
 
 
@@ -49,6 +50,11 @@ class Changes:
 
     def quota(self, _key: str, old: ObservedQuota | None, new: ObservedQuota | None) -> None:
         """Take a change of a quota; our own writes of its status change nothing."""
+        if not (old and new and old.view == new.view):
+            self._note(news=True)
+
+    def policy(self, _key: str, old: ObservedPolicy | None, new: ObservedPolicy | None) -> None:
+        """Take a change of a policy: whether pods wait for their quota stands in it."""
         if not (old and new and old.view == new.view):
             self._note(news=True)
 

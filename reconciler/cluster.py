@@ -9,13 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-import structlog
-
 from kube.client import Client
-from kube.errors import ApiError, Unreachable
 from kube.informer import Informer
-from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
+from kube.resource import BUDGETS, COMPOSITE_QUOTAS, ELASTIC_QUOTAS, GPU_POLICIES, NAMESPACES, NODES, PODS
 from policies import names
 from policies.view import PodView
 from reconciler.changes import Changes
@@ -31,6 +27,7 @@ from reconciler.observe import (
     project_pod,
     told,
 )
+from reconciler.policies import project_policy
 from reconciler.quotas import project_composite, project_elastic, project_namespace
 
 
@@ -48,6 +45,7 @@ class Cluster:
     Attributes:
         pods, nodes, budgets, namespaces: of all namespaces.
         quotas: by kind.
+        policies: of all namespaces.
         changes: what they have told since the last decision.
     """
 
@@ -58,6 +56,7 @@ class Cluster:
             names.ELASTIC_QUOTA: Informer(client, ELASTIC_QUOTAS, project_elastic),
             names.COMPOSITE_QUOTA: Informer(client, COMPOSITE_QUOTAS, project_composite),
         }
+        self.policies = Informer(client, GPU_POLICIES, project_policy)
         self.budgets = Informer(client, BUDGETS, project_budget)
         self.namespaces = Informer(client, NAMESPACES, project_namespace)
         self.changes = Changes()
@@ -65,15 +64,16 @@ class Cluster:
         self.nodes.on_change(self.changes.node)
         for quotas in self.quotas.values():
             quotas.on_change(self.changes.quota)
+        self.policies.on_change(self.changes.policy)
         self.budgets.on_change(self.changes.budget)
         self._informers: tuple[_Informer, ...] = (
             self.nodes,
             *self.quotas.values(),
+            self.policies,
             self.budgets,
             self.namespaces,
             self.pods,
         )
-        self._log = structlog.get_logger()
 
     def start(self) -> None:
         """Begin to list and to watch."""
@@ -98,6 +98,7 @@ class Cluster:
             now,
             assumed,
             quotas=(quota.view for quotas in self.quotas.values() for quota in quotas.store.list()),
+            policies=(policy.view for policy in self.policies.store.list()),
             budgets=self.budgets.store.list(),
         )
         self.changes.heed(seen)
@@ -109,19 +110,8 @@ class Cluster:
         A slice that has been withdrawn goes to no pod any more, so what may still hold one is bound by now, or was
         released by us, and that we know from our own writes.
         """
-        try:
-            self.pods.read_afresh(field_selector=f"spec.nodeName={node}", timeout_s=timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("pods_not_read", node=node, error=str(error))
-            return False
-        return True
+        return self.pods.read_afresh(field_selector=f"spec.nodeName={node}", timeout_s=timeout_s)
 
     def read_quotas(self, timeout_s: float) -> bool:
         """See what the API server itself says of all quotas; False if that could not be had."""
-        try:
-            for quotas in self.quotas.values():
-                quotas.read_afresh(timeout_s=timeout_s)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("quotas_not_read", error=str(error))
-            return False
-        return True
+        return all(quotas.read_afresh(timeout_s=timeout_s) for quotas in self.quotas.values())

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from kube.events import EventRecorder
 from kube.lease import Leadership
 from policies import names
 from policies.decision import Decision, Release, Waiting
+from policies.memo import Memo
 from policies.settings import DEFAULTS, Settings
 from policies.settle import settle as settle_view
 from policies.view import UNSCHEDULABLE_S, PodView, View
@@ -32,6 +34,7 @@ from reconciler.evictor import Evictor
 from reconciler.health import Pulse
 from reconciler.metrics import CYCLE, LEADING, WAITING
 from reconciler.observe import ObservedNode, Picture
+from reconciler.policies import JUDGE_EVERY_S, PolicyReport
 from reconciler.quotas import REPORT_EVERY_S, QuotaReport
 from reconciler.rivals import RivalWatch
 from reconciler.scribe import Scribe
@@ -57,12 +60,13 @@ class Controller:
         *,
         write_timeout_s: float,
         settings: Settings = DEFAULTS,
-        settle: Callable[[View, Settings], Decision] = settle_view,
+        settle: Callable[[View, Settings], Decision] | None = None,
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stop, self._pulse = stop, pulse
-        self._settings, self._settle, self._now, self._clock = settings, settle, now, clock
+        self._settings, self._now, self._clock = settings, now, clock
+        self._settle = settle or partial(settle_view, memo=Memo())
         self._write_timeout_s = write_timeout_s
         self.cluster = seen = Cluster(client)
         self._changes = seen.changes
@@ -93,6 +97,7 @@ class Controller:
             max_grace_s=settings.quota.max_grace_s,
         )
         self._quota_report = QuotaReport(seen.quotas, seen.namespaces, self._recorder, now=now)
+        policy_report = PolicyReport(seen.policies, self._recorder, now=now)
         self._waiting_report = WaitingReport(seen.pods, seen.nodes, self._recorder, now=now, clock=clock)
         self._scribes = (
             Scribe(
@@ -105,6 +110,7 @@ class Controller:
                 clock=clock,
             ),
             Scribe(client, "quota", self._quota_report.differences, every_s=REPORT_EVERY_S, held=held, clock=clock),
+            Scribe(client, "policy", policy_report.differences, every_s=JUDGE_EVERY_S, held=held, clock=clock),
         )
         self._not_before = clock()  # what changes before is for one and the same cycle
         self._claimants: Mapping[str, str] = {}  # by the last decision: those for whom victims go, with their uids
@@ -165,8 +171,9 @@ class Controller:
         self._not_before = decided + min(COALESCE_S, decided - began)
         with CYCLE.labels("apply").time():
             # Evictions first: they are what takes longest until it is of use.
-            again_s = min(self._evictor.apply(decision.evict, seen.pods), self._applier.apply(decision, seen))
-        return min(again_s, RESYNC_S, *_times(seen.view))
+            evict_s = self._evictor.apply(decision.evict, seen.pods)
+            again_s = self._applier.apply(decision, seen, evict_s)
+        return min(evict_s, again_s, RESYNC_S, *_times(seen.view))
 
     def _lead(self) -> None:
         due = self._clock()

@@ -1,9 +1,7 @@
-"""Takes back what is lent: marks a victim with whom it goes for, then asks the API server to evict it. Never deletes.
+"""Takes back what is lent, at a measured pace: who may go now, how it ended, and what is known of those who go.
 
-The mark (annotation `evicted-for`) comes first, with preconditions, so that whoever leads next knows what an ending pod
-counts for. A mark alone counts for nothing: if its eviction is no longer decided, it is taken back. So a leader may be
-killed between any two writes: the next one chooses the same victim and goes on, or chooses otherwise and cleans up.
-A pod that goes for nobody, since the scheduler cannot place it, needs no mark: it holds nothing that anybody could have.
+A leader may be killed between any two writes: a mark whose eviction is no longer decided is taken back, and the next
+leader chooses the same victim and goes on, or chooses otherwise and cleans up. Never deletes.
 
 An eviction ends in one of six ways. *Done*: the pod counts as ending from now on, before the watch tells. *Refused*, by
 a budget (429) or otherwise: the mark is taken back, and the pod is no victim again until the pause that the server asks
@@ -16,24 +14,22 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import structlog
 
 from kube.backoff import Backoff
-from kube.client import JSON, MERGE_PATCH, Client
-from kube.errors import ApiError, Conflict, NotFound, Unreachable, outcome_unknown
+from kube.client import Client
 from kube.events import EventRecorder, ObjectRef
 from kube.informer import Informer
-from kube.resource import PODS
 from policies import names
 from policies.decision import Evict
 from policies.view import PodView
+from reconciler.eviction import Ended, Evictions
+from reconciler.lanes import Lanes
 from reconciler.metrics import WRITES
 from reconciler.observe import ENDING, MARK, MARKED
-from reconciler.patches import eviction, mark_patch
 
 WORKERS: Final = 8
 A_SECOND: Final = 64  # evictions: a mistake in a quota should be seen before all it asks for has happened
@@ -41,8 +37,6 @@ A_SECOND_OF_QUOTA: Final = 32  # of them for the claimants of one quota, so that
 LATE_S: Final = 60.0  # after its grace; then people are told of a victim that does not end
 PUT_OFF_S: Final = 1.0
 AGAIN: Final = Backoff(base_s=2.0, cap_s=300.0)
-
-Outcome = Literal["done", "refused", "stale", "unknown", "put off", "stopped"]
 
 
 class _Going(msgspec.Struct, frozen=True):
@@ -59,14 +53,6 @@ class _Refused(msgspec.Struct, frozen=True):
     uid: str
     failures: int
     until: float
-
-
-class _Ended(msgspec.Struct, frozen=True):
-    """How an attempt ended, the pause in seconds that the server asks for, and why it refuses."""
-
-    outcome: Outcome
-    pause_s: float = 0.0
-    why: str = ""
 
 
 class Evictor:
@@ -89,10 +75,11 @@ class Evictor:
         max_grace_s: float,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._client, self._pods, self._recorder = client, pods, recorder
+        self._pods, self._recorder = pods, recorder
         self._held, self._now, self._clock, self._chance = held, now, clock, chance
         self._timeout_s, self._max_grace_s = timeout_s, max_grace_s
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="evict")
+        self._evictions = Evictions(client, pods, held=held, timeout_s=timeout_s)
+        self._lanes = Lanes(WORKERS, "evict")
         self._going: dict[str, _Going] = {}
         self._refused: dict[str, _Refused] = {}
         self._ending: dict[str, float] = {}  # uid -> since when, or infinity once people have been told
@@ -126,11 +113,11 @@ class Evictor:
         wanted = {evict.pod: evict for evict in evictions}
         self._take_back_stale(wanted.keys())
         allowed, again_s = self._allowed(wanted.values())
-        ended = list(self._pool.map(lambda evict: self._evict(evict, pods[evict.pod]), allowed))
-        for evict, end in zip(allowed, ended, strict=True):
+        ended = self._lanes.map(lambda evict: (evict, self._evictions.evict(evict, pods[evict.pod])), allowed)
+        for evict, end in ended:
             WRITES.labels("evict", end.outcome).inc()
             self._note(evict, end)
-        if any(end.outcome == "stale" for end in ended):
+        if any(end.outcome == "stale" for _, end in ended):
             return 0.0
         self._tell_of_late_ones()
         moment = self._now()
@@ -142,7 +129,7 @@ class Evictor:
 
     def close(self) -> None:
         """Let no more evictions begin; those under way end within their timeout."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._lanes.close()
 
     def _allowed(self, evictions: Iterable[Evict]) -> tuple[list[Evict], float]:
         """Return what may be evicted now, and in how many seconds the rest may be; infinity if there is none."""
@@ -160,51 +147,7 @@ class Evictor:
                 left = True
         return allowed, max(0.0, self._second + 1.0 - at) if left else math.inf
 
-    def _evict(self, evict: Evict, pod: PodView) -> _Ended:
-        """Mark a pod and have it evicted. Runs on the pool."""
-        if not self._held():
-            return _Ended("stopped")
-        marked = pod
-        if evict.claimant and pod.evicted_for != evict.claimant:
-            try:
-                found = self._mark(pod, evict.claimant)
-            except (Conflict, NotFound) as error:
-                self._log.info("victim_stale", pod=evict.pod, error=str(error))
-                self._read_again(pod)
-                return _Ended("stale")
-            except (ApiError, Unreachable, msgspec.DecodeError) as error:
-                self._log.warning("victim_not_marked", pod=evict.pod, error=str(error))
-                if isinstance(error, ApiError) and error.status < 500 and error.status != 429:
-                    return _Ended("refused", why=error.message)
-                return _Ended("put off", error.retry_after_s if isinstance(error, ApiError) else 0.0)
-            if found is None:  # it has ended
-                return _Ended("stale")
-            marked = found
-        return self._ask(evict, marked) if self._held() else _Ended("stopped")
-
-    def _ask(self, evict: Evict, pod: PodView) -> _Ended:
-        """Ask the API server to evict a pod that bears its mark."""
-        path = PODS.path(pod.namespace, pod.name, "eviction")
-        body = msgspec.json.encode(eviction(evict))
-        try:
-            self._client.request("POST", path, body=body, content_type=JSON, timeout_s=self._timeout_s)
-        except (Conflict, NotFound) as error:
-            self._log.info("victim_stale", pod=evict.pod, error=str(error))
-            self._read_again(pod)
-            return _Ended("stale")
-        except (ApiError, Unreachable) as error:
-            if outcome_unknown(error):
-                self._log.warning("eviction_unknown", pod=evict.pod, error=str(error))
-                return _Ended("unknown", why=str(error))
-            self._log.info("eviction_refused", pod=evict.pod, error=str(error))
-            if evict.claimant:
-                self._take_back(pod)
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
-            return _Ended("refused", asked_s, error.message if isinstance(error, ApiError) else str(error))
-        self._log.info("evicted", pod=evict.pod, claimant=evict.claimant, why=evict.message)
-        return _Ended("done")
-
-    def _note(self, evict: Evict, end: _Ended) -> None:
+    def _note(self, evict: Evict, end: Ended) -> None:
         """Remember how an attempt ended, and tell people."""
         victim = claimant = _ref(evict.pod, evict.uid)
         if evict.claimant:
@@ -240,7 +183,7 @@ class Evictor:
             pod = self._pods.store.get(key)
             if pod is None or pod.uid != going.uid or pod.terminating or not self._held():
                 continue
-            if not self._read_again(pod):
+            if not self._evictions.read_again(pod):
                 self._going[key] = msgspec.structs.replace(going, read_at=at + self._timeout_s)
                 continue
             seen = self._pods.store.get(key)
@@ -252,42 +195,7 @@ class Evictor:
         """Take back the marks of pods that are no victims any more: a leader before us, or a refusal, left them."""
         keep = {*wanted, *self._going}
         stale = [pod for pod in self._pods.store.by_index(MARK, MARKED) if pod.key not in keep]
-        list(self._pool.map(self._take_back, stale))
-
-    def _take_back(self, pod: PodView) -> None:
-        """Take a mark back. If that fails, it counts for nothing all the same, and the next cycle tries again."""
-        if not self._held():
-            return
-        try:
-            self._mark(pod, None)
-        except (Conflict, NotFound):
-            self._read_again(pod)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("mark_not_taken_back", pod=pod.key, error=str(error))
-
-    def _mark(self, pod: PodView, claimant: str | None) -> PodView | None:
-        """Write or remove the mark and return the pod as it is then. Raises what the client and decoding raise."""
-        answer = self._client.request(
-            "PATCH",
-            PODS.path(pod.namespace, pod.name),
-            body=msgspec.json.encode(mark_patch(pod, claimant)),
-            content_type=MERGE_PATCH,
-            timeout_s=self._timeout_s,
-        )
-        self._pods.lay_over(answer)
-        return self._pods.project(answer)
-
-    def _read_again(self, pod: PodView) -> bool:
-        """Lay over the pod's state, or its absence; return whether it could be had."""
-        try:
-            path = PODS.path(pod.namespace, pod.name)
-            self._pods.lay_over(self._client.request("GET", path, timeout_s=self._timeout_s))
-        except NotFound:
-            self._pods.lay_over_deleted(pod.key, pod.uid)
-        except (ApiError, Unreachable, msgspec.DecodeError) as error:
-            self._log.warning("not_read_again", pod=pod.key, error=str(error))
-            return False
-        return True
+        self._lanes.map(self._evictions.take_back, stale)
 
     def _tell_of_late_ones(self) -> None:
         """Tell people, once, of victims that are long past their grace: a finalizer, or a node that is away."""

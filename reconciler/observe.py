@@ -14,6 +14,7 @@ from policies import names
 from policies.budgets import BudgetView, view_budget
 from policies.governing import Governed, QuotaView, govern
 from policies.model import Node, Pod, PodDisruptionBudget
+from policies.policy import PolicyView
 from policies.view import NodeView, PodView, View, view_node, view_pod
 
 TOLD: Final = "told"
@@ -98,8 +99,8 @@ def mark(pod: PodView) -> tuple[str, ...]:
 
 
 def is_bystander(pod: PodView) -> bool:
-    """Return whether a pod asks nothing of us where no quota governs it: it only takes room."""
-    return not (pod.gated or pod.moments)
+    """Return whether a pod asks nothing of us where no quota governs it: it only takes room, and bears no label of ours."""
+    return not (pod.gated or pod.moments or pod.capacity)
 
 
 def picture(
@@ -109,6 +110,7 @@ def picture(
     assumed: Mapping[str, PodView | ObservedNode] | None = None,
     *,
     quotas: Iterable[QuotaView] = (),
+    policies: Iterable[PolicyView] = (),
     budgets: Iterable[BudgetView] = (),
 ) -> Picture:
     """Return the picture at `now` (seconds since the epoch).
@@ -133,6 +135,7 @@ def picture(
         pods=tuple(kept.values()),
         now=now,
         quotas=quotas,
+        policies=tuple(policies),
         budgets=tuple(budget for budget in budgets if budget.namespace in spaces),
     )
     return Picture(view=view, nodes=by_name, pods=kept, governed=governed)

@@ -44,8 +44,9 @@ def release_patch(pod: PodView, release: Release, now: float) -> Body:
 
 
 def relabel_patch(relabel: Relabel) -> Body:
-    """Return the patch that makes a pod's capacity label true."""
-    return {"metadata": {"resourceVersion": relabel.version, "labels": {names.CAPACITY_LABEL: relabel.capacity}}}
+    """Return the patch that makes a pod's capacity label true; one without a quota loses it."""
+    labels = {names.CAPACITY_LABEL: relabel.capacity or None}
+    return {"metadata": {"resourceVersion": relabel.version, "labels": labels}}
 
 
 def mark_patch(pod: PodView, claimant: str | None) -> Body:

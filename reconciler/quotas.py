@@ -11,23 +11,19 @@ from typing import Final
 import msgspec
 
 from kube.client import MERGE_PATCH
-from kube.events import EventRecorder, ObjectRef
+from kube.events import EventRecorder
 from kube.informer import Informer
 from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, Resource
 from policies import names
 from policies.decision import QuotaStatus
 from policies.governing import QuotaView, view_quota
 from policies.model import CompositeElasticQuota, ElasticQuota, Namespace
-from policies.quantity import Amounts, Quantity
-from policies.quota import amount
-from policies.timestamps import timestamp
+from policies.quantity import Amounts, Quantity, amount
+from reconciler.conditions import Condition, record_if_news, with_ready
 from reconciler.patches import Body
 from reconciler.scribe import Difference
 
 REPORT_EVERY_S: Final = 0.25  # the webhook's estimates are no older, and a busy quota is written 4 times a second
-MESSAGE: Final = 1024  # characters
-
-Condition = Mapping[str, object]
 
 
 class ObservedQuota(msgspec.Struct, frozen=True):
@@ -87,20 +83,16 @@ def status_patch(wanted: QuotaStatus, seen: ObservedQuota, now: float) -> Body |
     for field, amounts in (("used", wanted.used), ("borrowed", wanted.borrowed), ("lent", wanted.lent)):
         if changed := _changed(amounts, seen.amounts[field]):
             changes[field] = changed
-    before = next((item for item in seen.conditions if item.get("type") == names.QUOTA_READY), {})
-    ready = {
-        "type": names.QUOTA_READY,
-        "status": "True" if wanted.ready else "False",
-        "observedGeneration": wanted.generation,
-        "reason": wanted.reason,
-        "message": wanted.message[:MESSAGE],
-    }
-    if any(before.get(key) != value for key, value in ready.items()):
-        since = timestamp(now)
-        if before.get("status") == ready["status"]:
-            since = str(before.get("lastTransitionTime") or since)
-        others = [item for item in seen.conditions if item.get("type") != names.QUOTA_READY]
-        changes["conditions"] = [*others, {**ready, "lastTransitionTime": since}]
+    conditions = with_ready(
+        seen.conditions,
+        ready=wanted.ready,
+        reason=wanted.reason,
+        message=wanted.message,
+        generation=wanted.generation,
+        now=now,
+    )
+    if conditions is not None:
+        changes["conditions"] = conditions
     return {"metadata": {"resourceVersion": seen.version}, "status": changes} if changes else None
 
 
@@ -146,18 +138,16 @@ class QuotaReport:
                 yield Difference(path=path, patch=MERGE_PATCH, body=body, written=written)
 
     def _written(self, status: QuotaStatus, seen: ObservedQuota, answer: bytes) -> None:
-        """Record an Event if a quota is no longer, or not yet, in force for a reason that is new."""
         self._quotas[status.kind].lay_over(answer)
-        before = next((item.get("reason") for item in seen.conditions if item.get("type") == names.QUOTA_READY), None)
-        if not status.ready and status.reason != before:
-            ref = ObjectRef(
-                api_version=_resource(status.kind).api_version,
-                kind=status.kind,
-                namespace=status.namespace,
-                name=status.name,
-                uid=seen.view.uid,
-            )
-            self._recorder.record(ref, "Warning", status.reason, status.message)
+        record_if_news(
+            self._recorder,
+            _resource(status.kind),
+            status.kind,
+            seen.view,
+            seen=seen.conditions,
+            reason=status.reason,
+            message=status.message,
+        )
 
 
 def _resource(kind: str) -> Resource:

@@ -18,13 +18,13 @@ from policies import names
 from policies.decision import Waiting
 from policies.timestamps import timestamp
 from policies.view import PodView
+from reconciler.conditions import MESSAGE
 from reconciler.observe import TOLD, ObservedNode
 from reconciler.scribe import Difference
 
 TELL_EVERY_S: Final = 1.0
 TELL_AT_MOST: Final = 25  # so many at a time
 SAME_REASON_S: Final = 30.0  # before a message is written again of which only the numbers have changed
-MESSAGE: Final = 1024  # characters; a condition may hold more, but people read it in a terminal
 
 Said = tuple[str, str]
 """Reason and message; two empty texts say that nothing is amiss."""

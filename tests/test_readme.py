@@ -11,8 +11,11 @@ from click.testing import CliRunner
 
 from console.cli import main
 from policies.governing import view_quota
-from policies.model import ElasticQuota
-from policies.quotarules import Judgement, judge_quota
+from policies.gpupolicy import view_policy
+from policies.judgement import Judgement
+from policies.model import ElasticQuota, GpuPolicy
+from policies.policyrules import judge_policy
+from policies.quotarules import judge_quota
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -33,14 +36,38 @@ def test_an_example_prints_what_stands_below_it(arguments, output, monkeypatch):
     ]
 
 
+def shown(kind):
+    """Return the one object of a kind that stands there in full."""
+    manifests = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", README, re.DOTALL))
+    (manifest,) = (one for one in manifests if one["kind"] == kind)
+    return manifest
+
+
 def test_the_quota_that_is_shown_is_one_without_fault_or_oddity():
-    (manifest,) = re.findall(r"```yaml\n(apiVersion: nos.nebuly.com/v1alpha1\n.*?)```", README, re.DOTALL)
-    quota = view_quota(msgspec.convert(yaml.safe_load(manifest), ElasticQuota))
+    quota = view_quota(msgspec.convert(shown("ElasticQuota"), ElasticQuota))
     assert judge_quota(quota, [], exists=lambda _: True) == Judgement()
 
 
+def test_the_policy_that_is_shown_is_that_of_the_example_without_fault_or_oddity():
+    manifest = shown("GpuPolicy")
+    assert manifest == next(iter(yaml.safe_load_all((ROOT / "examples/policy.yaml").read_text())))
+    assert judge_policy(view_policy(msgspec.convert(manifest, GpuPolicy)), [], ()) == Judgement()
+
+
+def test_the_fields_of_policies_that_are_told_are_those_of_the_schema():
+    told = re.findall(
+        r"^\| (`.*`) \|.*\|.*\|$", README.partition("## What a namespace allows")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    crd = yaml.safe_load((ROOT / "manifests/crds/gpupolicies.yaml").read_text())
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert {name.partition(".")[0] for row in told for name in re.findall(r"`([\w.]+)`", row)} - {
+        "maxFraction",
+        "maxSlicesPerPod",
+    } == set(spec["properties"]["rules"]["items"]["properties"])
+
+
 def test_there_are_examples_and_rows():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     assert len(ROWS) == 9
 
 

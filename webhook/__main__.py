@@ -16,8 +16,9 @@ from policies import __version__, names
 from webhook.app import create_app
 from webhook.metrics import Metrics
 from webhook.review import mutate, validate
-from webhook.server import THREADS, Server, Serving, Worker
+from webhook.server import Server, Serving
 from webhook.view import ClusterView
+from webhook.worker import THREADS, Worker
 
 _USER_AGENT = f"apportion-webhook/{__version__}"
 

@@ -5,8 +5,10 @@ from typing import Protocol
 
 from policies.estimate import Standings
 from policies.governing import QuotaView
+from policies.gpupolicy import Policies
 from policies.inventory import Inventory
 from policies.settings import Settings
+from webhook.tally import Tally
 
 
 class Cluster(Protocol):
@@ -23,6 +25,14 @@ class Cluster(Protocol):
     @property
     def quotas(self) -> Iterable[QuotaView]:
         """Return all quotas, in force or not."""
+
+    @property
+    def policies(self) -> Policies:
+        """Return the policies, each of which governs its namespace."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return what was given away and the inventory does not show yet."""
 
     @property
     def settings(self) -> Settings:

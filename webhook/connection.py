@@ -5,18 +5,19 @@ So a peer that dawdles costs a little memory and no thread: a thread gets reques
 
 import re
 import ssl
+from collections import deque
 from enum import Enum, auto
-from socket import SHUT_WR, socket
+from socket import SHUT_WR
 from typing import Final
 
 from webhook.endpoint import MOST_BYTES
 
-_PIECE: Final = 64 * 1024  # bytes read at once
-_TURN: Final = 512 * 1024  # bytes read from one peer before the others have their turn
-_MOST_HEADERS: Final = 64 * 1024
+_RECORD: Final = 16 * 1024  # bytes: TLS has no more in one record, so a read leaves nothing decrypted behind
+_TURN: Final = 32  # records read from one peer before the others have their turn
+_MOST_HEADERS: Final = 16 * 1024  # bytes; the API server sends less than one thousand
 _END: Final = b"\r\n\r\n"
-_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+_FRAMING: Final = re.compile(rb"\r\n(content-length|transfer-encoding):([^\r]*)", re.IGNORECASE)
+_LENGTH: Final = re.compile(rb"[ \t]*([0-9]{1,9})[ \t]*")
 
 
 class Owes(Enum):
@@ -39,6 +40,7 @@ class Connection:
 
     Attributes:
         sock: its socket, non-blocking outside of threads.
+        queue: where it waits; None while a thread has it.
         client: its address.
         server: ours.
         owes: what it owes us.
@@ -49,8 +51,9 @@ class Connection:
         held: bytes of its requests that are in memory.
     """
 
-    def __init__(self, sock: socket, client: tuple[str, int], server: tuple[str, int], memory: Memory) -> None:
-        self.sock: socket = sock
+    def __init__(self, sock: ssl.SSLSocket, client: tuple[str, int], server: tuple[str, int], memory: Memory) -> None:
+        self.sock = sock
+        self.queue: deque[Connection] | None = None
         self.client = client
         self.server = server
         self.owes = Owes.HANDSHAKE
@@ -60,39 +63,34 @@ class Connection:
         self.held = 0
         self._memory = memory
         self._received = bytearray()
-        self._looked = 0  # up to where there is no end of the headers
-        self._needed: int | None = None  # bytes of the request that is arriving; None while that is not known
+        self._head = 0  # bytes of the headers of the request that is arriving
+        self._needed: int | None = None  # bytes of all of it; None while that is not known
         sock.setblocking(False)  # noqa: FBT003 - the socket interface
-
-    def wrap(self, context: ssl.SSLContext) -> None:
-        """Begin the handshake, now that the peer has begun it. Raises OSError."""
-        self.sock = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
-
-    @property
-    def wrapped(self) -> bool:
-        """Return whether the handshake has begun."""
-        return isinstance(self.sock, ssl.SSLSocket)
 
     def advance(self) -> bool:
         """Take what has arrived; return whether a request is there. Raises OSError if the peer is gone, or not wanted."""
         try:
-            if self.owes is Owes.HANDSHAKE and isinstance(self.sock, ssl.SSLSocket):
+            if self.owes is Owes.HANDSHAKE:
                 self.sock.do_handshake()
                 self.owes = Owes.NOTHING
-            self._read()
+            for _ in range(_TURN):
+                if self._is_there():
+                    break
+                self._read()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-            pass  # later
+            pass  # the rest comes later
         self._hold(len(self._received))
         if self._received:
             self.owes = Owes.REQUEST
         return self._is_there()
 
-    def take(self) -> bytes:
-        """Return the request that is there. Its bytes count as held until `done`."""
-        request = bytes(self._received[: self._needed])
+    def take(self) -> tuple[bytes, bytes]:
+        """Return headers and body of the request that is there. Its bytes count as held until `done`."""
+        with memoryview(self._received) as received:
+            head, body = bytes(received[: self._head]), bytes(received[self._head : self._needed])
         del self._received[: self._needed]
-        self._looked, self._needed, self.served = 0, None, True
-        return request
+        self._needed, self.served = None, True
+        return head, body
 
     def done(self, *, stays: bool) -> None:
         """Go on after an answer: with the next request, or with the end, before which the answer has to arrive."""
@@ -104,31 +102,25 @@ class Connection:
         self._hold(len(self._received))
 
     def close(self) -> None:
-        """Close at once; harmless if closed already."""
+        """Close at once and let go of everything; harmless if closed already."""
+        self._received.clear()
         self._hold(0)
         self.sock.close()
 
     def _read(self) -> None:
-        taken = 0
-        while taken < _TURN or self._pending():  # what TLS has decrypted already wakes nobody later
-            piece = self.sock.recv(_PIECE)
-            if not piece:
-                raise ConnectionResetError("the peer has hung up")
-            taken += len(piece)
-            if self.owes is not Owes.GOODBYE:
-                self._received += piece
-
-    def _pending(self) -> bool:
-        return isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0
+        record = self.sock.recv(_RECORD)
+        if not record:
+            raise ConnectionResetError("the peer has hung up")
+        if self.owes is not Owes.GOODBYE:
+            self._received += record
 
     def _is_there(self) -> bool:
-        if self._needed is None:
-            end = self._received.find(_END, max(0, self._looked - len(_END)))
-            self._looked = len(self._received)
-            if end < 0 and self._looked > _MOST_HEADERS:
-                raise ConnectionResetError("its headers have no end")
-            if end >= 0:
-                self._needed, self.whole = _measure(bytes(self._received[: end + len(_END)]))
+        if self._needed is None and (end := self._received.find(_END)) >= 0:
+            self._head = end + len(_END)
+            size, self.whole = _measure(bytes(self._received[: self._head]))
+            self._needed = self._head + size
+        elif self._needed is None and len(self._received) > _MOST_HEADERS:
+            raise ConnectionResetError("its headers have no end")
         return self._needed is not None and len(self._received) >= self._needed
 
     def _hold(self, size: int) -> None:
@@ -137,11 +129,13 @@ class Connection:
 
 
 def _measure(head: bytes) -> tuple[int, bool]:
-    """Return how many bytes a request has that can be answered, and whether that is all of it.
+    """Return how many bytes of its body a request is answered after, and whether that is all of it.
 
-    A body in chunks or beyond the limit is refused unread, so its headers are enough.
+    A body in chunks, beyond the limit, or of a length that is not told plainly is refused unread.
     """
-    length = _LENGTH.search(head)
-    size = int(length[1]) if length else 0
-    whole = size <= MOST_BYTES and not _CHUNKED.search(head)
-    return len(head) + (size if whole else 0), whole
+    told = _FRAMING.findall(head)
+    if not told:
+        return 0, True
+    (name, value), *others = told
+    length = _LENGTH.fullmatch(value) if not others and name.lower() == b"content-length" else None
+    return (int(length[1]), True) if length and int(length[1]) <= MOST_BYTES else (0, False)

@@ -20,7 +20,7 @@ _OUR_ACCOUNTS: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:"
 _NODES: Final = "system:nodes"
 
 T = TypeVar("T")
-Kind = tuple[str, str]
+GroupResource = tuple[str, str]
 """Group and plural of what is written, such as `("apps", "deployments")`."""
 
 
@@ -45,10 +45,11 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     user_info: _User = _User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
+    dry_run: bool | None = None
 
     @property
-    def kind(self) -> Kind:
-        """Return what kind of object is written."""
+    def group_resource(self) -> GroupResource:
+        """Return what is written."""
         return self.resource.group, self.resource.resource
 
     @property

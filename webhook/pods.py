@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from policies.admission import admit
+from policies.admission import Admission, admit
 from policies.model import Pod
+from policies.outstanding import Outstanding
 from policies.readmission import readmit
 from webhook.cluster import Cluster
 from webhook.envelope import Request, allowed, answered, decode, invalid
@@ -23,17 +24,20 @@ def mutate_pod(request: Request, cluster: Cluster) -> bytes:
     if request.operation == "UPDATE":
         old, faults = decode(request.old_object, Pod)
         return invalid(request, faults) if old is None else answered(request, readmit(pod, old))
-    return answered(
-        request,
-        admit(
+
+    def decide(taken: Outstanding) -> Admission:
+        return admit(
             pod,
             namespace=request.namespace,
             labels=cluster.labels_of(request.namespace),
             inventory=cluster.inventory,
             settings=cluster.settings,
+            policy=cluster.policies.governing(request.namespace),
             standings=cluster.standings,
-        ),
-    )
+            taken=taken,
+        )
+
+    return answered(request, cluster.tally.answer(decide, counts=not request.dry_run))
 
 
 def is_mirror(pod: Pod, request: Request) -> bool:

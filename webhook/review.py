@@ -1,6 +1,7 @@
-"""AdmissionReviews in, answers out: who answers which kind. Each kind has a module of its own, and a line here.
+"""AdmissionReviews in, answers out: who answers which kind. Each kind has a line here.
 
-A review is answered from memory and has no side effect, dry run or not. What is decided is `policies`' matter.
+A review is answered from memory, and all that stays of one is what `webhook.tally` remembers for seconds. What is decided
+is `policies`' matter.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,26 +11,29 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.model import CompositeElasticQuota, ElasticQuota
 from policies.templates import KINDS
 from webhook.cluster import Cluster
-from webhook.envelope import Kind, Request, allowed, invalid, read
+from webhook.envelope import GroupResource, Request, allowed, invalid, read
 from webhook.errors import MalformedReview
-from webhook.guard import guard_namespace, guard_pod
+from webhook.guard import guard_binding, guard_namespace, guard_pod
+from webhook.objects import validate_policy, validate_quota
 from webhook.pods import mutate_pod
-from webhook.quotas import validate_composite, validate_elastic
 from webhook.templates import mutate_template
 
 Reviewer = Callable[[Request, Cluster], bytes]
 
-MUTATING: Final[Mapping[Kind, Reviewer]] = {
+MUTATING: Final[Mapping[GroupResource, Reviewer]] = {
     ("", "pods"): mutate_pod,
     **{(kind.group, kind.plural): partial(mutate_template, kind) for kind in KINDS},
 }
-VALIDATING: Final[Mapping[Kind, Reviewer]] = {
+VALIDATING: Final[Mapping[GroupResource, Reviewer]] = {
     ("", "pods"): guard_pod,
+    ("", "bindings"): guard_binding,
     ("", "namespaces"): guard_namespace,
-    (names.API_GROUP, "elasticquotas"): validate_elastic,
-    (names.API_GROUP, "compositeelasticquotas"): validate_composite,
+    (names.API_GROUP, "elasticquotas"): partial(validate_quota, ElasticQuota),
+    (names.API_GROUP, "compositeelasticquotas"): partial(validate_quota, CompositeElasticQuota),
+    (names.API_GROUP, "gpupolicies"): validate_policy,
 }
 
 
@@ -43,10 +47,10 @@ def validate(body: bytes, cluster: Cluster) -> bytes:
     return _review(body, cluster, VALIDATING)
 
 
-def _review(body: bytes, cluster: Cluster, reviewers: Mapping[Kind, Reviewer]) -> bytes:
+def _review(body: bytes, cluster: Cluster, reviewers: Mapping[GroupResource, Reviewer]) -> bytes:
     try:
         request = read(body)
-        reviewer = reviewers.get(request.kind)
+        reviewer = reviewers.get(request.group_resource)
         if reviewer is None:
             known = ", ".join(plural for _, plural in reviewers)
             raise MalformedReview(f"{request.resource.resource}: not reviewed here, only {known}")
@@ -62,7 +66,5 @@ def _answer(request: Request, reviewer: Reviewer, cluster: Cluster) -> bytes:
         return allowed(request)
     try:
         return reviewer(request, cluster)
-    except (
-        msgspec.ValidationError
-    ) as error:  # an amount or a time that is none; the API server lets no such object pass
+    except msgspec.ValidationError as error:  # an amount or a time that is none: the API server lets none pass
         return invalid(request, (f"{request.resource.resource}: {error}",))

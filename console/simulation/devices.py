@@ -12,8 +12,9 @@ from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.decision import Layout
 from policies.needs import is_slice
+from policies.occupancy import occupied
 from policies.placement import profile_of, resource_of
-from policies.supply import occupied, slices_of
+from policies.supply import slices_of
 from policies.view import NodeView, PodView
 
 Hints = tuple[tuple[int, Placement], ...]

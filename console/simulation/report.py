@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from console.amounts import written
 from console.boards import draw
 from console.manifests import Manifests
 from console.output import columns, terminal_width
@@ -12,7 +13,6 @@ from policies.boards import Board
 from policies.decision import QuotaStatus
 from policies.gpupolicy import Policies
 from policies.ledger import Ledger
-from policies.quota import amount
 from policies.settings import DEFAULTS
 from policies.view import View
 
@@ -74,17 +74,7 @@ def statuses(world: World) -> tuple[QuotaStatus, ...]:
 
 
 def _quota(status: QuotaStatus) -> dict[str, object]:
-    figures = {
-        "min": status.min,
-        "max": status.max,
-        "used": status.used,
-        "borrowed": status.borrowed,
-        "lent": status.lent,
-    }
-    return {
-        what: {name: amount(name, thousandths) for name, thousandths in sorted(amounts.items())}
-        for what, amounts in figures.items()
-    }
+    return {what: written(getattr(status, what)) for what in ("min", "max", "used", "borrowed", "lent")}
 
 
 def _reason(pod: SimulatedPod) -> str:
@@ -135,10 +125,11 @@ def problems(view: View, manifests: Manifests) -> Iterator[tuple[str, str]]:
     for title, (reason, message) in Policies(view.policies).unready.items():
         yield title, f"{reason}: {message}"
     for budget in manifests.budgets:
-        if budget.value.status is None:
+        spec = budget.value.spec
+        if budget.value.status is None and (spec is None or spec.min_available is spec.max_unavailable is None):
             yield (
                 f"PodDisruptionBudget {budget.key}",
-                "has no status.disruptionsAllowed, so that none of its pods may be evicted",
+                "has neither minAvailable nor maxUnavailable, so that none of its pods may be evicted",
             )
     for item in manifests.others:
         yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from console.manifests import Manifest, Manifests, T, UnreadableManifests
 from console.reviewing import Reviewed, written_policy
+from console.simulation.disruption import SimulatedBudget
 from console.simulation.world import SimulatedPod, World, merged
 from console.submitted import Raw
 from policies import names
-from policies.budgets import BudgetView, view_budget
+from policies.budgets import view_budget
 from policies.faults import fault
 from policies.governing import QuotaView, view_quota
 from policies.model import Pod
@@ -47,7 +48,7 @@ class _Moment(msgspec.Struct):
     nodes: list[NodeView] = []
     quotas: list[QuotaView] = []
     policies: list[PolicyView] = []
-    budgets: list[BudgetView] = []
+    budgets: list[SimulatedBudget] = []
     bound: list[SimulatedPod] = []
     submitted: list[Manifest[Pod]] = []
 
@@ -123,7 +124,8 @@ def _moments(
         created = seen.created or int(start + timing[policy.source].at_s)
         moment_of(policy).policies.append(replace(seen, created=created))
     for budget in manifests.budgets:
-        moment_of(budget).budgets.append(replace(view_budget(budget.value), namespace=budget.namespace))
+        view = replace(view_budget(budget.value), namespace=budget.namespace)
+        moment_of(budget).budgets.append(SimulatedBudget(view, None if budget.value.status else budget.value.spec))
     for pod in manifests.pods:
         if _is_placed(pod.value):
             moment_of(pod).bound.append(completed(pod, pod.raw))

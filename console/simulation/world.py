@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from console.simulation.devices import carry_out, hold, let_go, settle_in, take_order
+from console.simulation.disruption import SimulatedBudget
 from console.simulation.scheduler import add, choose, usage
 from console.submitted import Raw
 from policies.annotations import Layouts
-from policies.budgets import BudgetView
 from policies.decision import Decision, Evict, Layout, Planned, Waiting
 from policies.governing import QuotaView
 from policies.model import Pod
@@ -92,7 +92,7 @@ class World:
     def __init__(self, start: float, again: Callable[[str, float], SimulatedPod]) -> None:
         self.quotas: list[QuotaView] = []
         self.policies: list[PolicyView] = []
-        self._budgets: dict[str, BudgetView] = {}
+        self._budgets: dict[str, SimulatedBudget] = {}
         self._again = again
         self.nodes: dict[str, NodeView] = {}
         self.pods: dict[str, SimulatedPod] = {}
@@ -133,12 +133,12 @@ class World:
                 self.nodes[pod.view.node] = hold(self.nodes[pod.view.node], pod.view, claimed=True)
 
     def govern(
-        self, quotas: Iterable[QuotaView], policies: Iterable[PolicyView], budgets: Iterable[BudgetView]
+        self, quotas: Iterable[QuotaView], policies: Iterable[PolicyView], budgets: Iterable[SimulatedBudget]
     ) -> None:
         """Let quotas, policies and budgets appear."""
         self.quotas += quotas
         self.policies += policies
-        self._budgets |= {budget.key: budget for budget in budgets}
+        self._budgets |= {budget.view.key: budget for budget in budgets}
 
     def submit(self, pod: SimulatedPod) -> None:
         """Let a pod appear that has passed admission, or was denied."""
@@ -203,14 +203,14 @@ class World:
 
     def view(self) -> View:
         """Return what decisions see."""
-        pods = (pod.view for pod in self.pods.values() if not pod.denied and not pod.view.finished)
+        pods = tuple(pod.view for pod in self.pods.values() if not pod.denied and not pod.view.finished)
         return View(
             nodes=tuple(self.nodes.values()),
-            pods=tuple(pods),
+            pods=pods,
             now=self._start + self._now,
             quotas=tuple(self.quotas),
             policies=tuple(self.policies),
-            budgets=tuple(self._budgets.values()),
+            budgets=tuple(budget.seen(pods) for budget in self._budgets.values()),
         )
 
     def _act(self, decision: Decision) -> bool:
@@ -238,8 +238,9 @@ class World:
             self._come_back(pod)
             return
         gone = timestamp(self._start + self._now + evict.grace_s)
-        for budget in [b for b in self._budgets.values() if b.covers(pod.view.namespace, pod.view.labels)]:
-            self._budgets[budget.key] = replace(budget, allowed=budget.allowed - 1)
+        for budget in list(self._budgets.values()):
+            if budget.view.covers(pod.view.namespace, pod.view.labels):
+                self._budgets[budget.view.key] = budget.spent()
         self._write(pod, mark_patch(pod.view, evict.claimant))
         self._write(pod, {"metadata": {"deletionTimestamp": gone, "deletionGracePeriodSeconds": evict.grace_s}})
         pod.evicted_for = evict.claimant

@@ -3,13 +3,17 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fuzz, path, quota, webhook
+from tests.bench import fleet, fragmentation, fuzz, histories, optimality, path, planner, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fleet": fleet.run,
+    "fragmentation": fragmentation.run,
     "fuzz": fuzz.run,
+    "histories": histories.run,
+    "optimality": optimality.run,
     "path": path.run,
+    "planner": planner.run,
     "quota": quota.run,
     "webhook": webhook.run,
 }

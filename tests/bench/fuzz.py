@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from policies import names
 from tests.bench.figures import Figure
 from tests.webhook.fuzz import Fuzzer, faults
-from tests.webhook.test_review import CLUSTER
+from tests.webhook.reviews import CLUSTER
 
 REVIEWS = 200_000
 EACH = 5_000  # by one seed; those of `make test` come first among them

@@ -108,7 +108,7 @@ def test_the_labels_of_the_namespace_count():
 
 def test_without_nodes_it_is_said_what_is_missing():
     assert (
-        "the pod may use no node that is labelled"
+        "no node is labelled nos.nebuly.com/gpu-partitioning: label one"
         in run(raw_pod("a", annotations={names.FRACTION: "0.5"}), code=1)["default/a"]["denied"]
     )
 

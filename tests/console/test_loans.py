@@ -53,7 +53,7 @@ def test_what_nobody_lends_has_no_lender():
 def test_mins_beyond_the_cluster_are_told_of(mins, beyond):
     """Q26: promised 10, there are 7."""
     nodes = [
-        view_node(make_node("n1", count=2)),
+        view_node(make_node("n1", count=2, resources={GPU: "2"})),  # which are its boards, and counted once
         view_node(make_node("n2", mode=None, resources={GPU: "4"})),
     ]
     statuses = [status(f"team-{index}", min=least) for index, least in enumerate(mins)]

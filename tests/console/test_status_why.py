@@ -107,6 +107,64 @@ def test_why_shows_the_arithmetic_and_who_goes(run):
     assert list(answer["evictions"]) == ["borrower/p2"]
 
 
+def ending(victim, claimant):
+    meta = {"annotations": {"nos.nebuly.com/evicted-for": claimant}, "deletionTimestamp": "2026-01-01T00:01:00Z"}
+    return {**victim, "metadata": {**victim["metadata"], **meta}}
+
+
+ENDING = ending(RUNNING[2], "lender/claims")
+
+
+def test_why_tells_what_will_be_used_from_what_is_used(run):
+    """L01: the reason counts 3 of 3, as the quotas do now; the table 2 of 3, for it looks at the time after."""
+    done = run("why", "lender/claims", nodes=[NODE], elastic=LENT, pods=[*RUNNING[:2], ENDING, CLAIM])
+    assert done.stdout.splitlines() == [
+        "lender/claims waits at the gate",
+        "  Evicting: waits until pods evicted for it have ended: borrower/p2; all quotas together use 3 nvidia.com/gpu, "
+        "the pod asks for 1, and the mins of all quotas add up to 3",
+        "",
+        "ElasticQuota lender/q governs it, and counts, when pods on their way out have ended:",
+        "  RESOURCE        ASKS  USED  MIN  MAX  ALL USE  GUARANTEED",
+        "  nvidia.com/gpu     1     0    2    -   2 of 3       1.333",
+        "  nvidia.com/gpu: 0 + 1 = 1 <= min 2; all use 2 + 1 <= 3: granted by quota",
+        "",
+        "On its way out for it: borrower/p2",
+    ]
+
+
+def test_status_says_whose_quota_counts_a_pod_that_ends(run):
+    """Else lender/q uses a GPU that none of its pods has."""
+    lender = pod("lender/claims", 9)
+    paragraphs = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING[:2], ENDING, CLAIM]).stdout.split("\n\n")
+    assert "  nvidia.com/gpu     1    2    -         -     1" in paragraphs[0]
+    assert "borrower/p2 ends, for lender/claims, whose quota counts it" in paragraphs
+    paragraphs = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING[:2], ENDING, lender]).stdout.split("\n\n")
+    assert "borrower/p2 ends, for lender/claims" in [each.rstrip() for each in paragraphs]
+
+
+def figures(done):
+    (row,) = json.loads(done.stdout)["dimensions"]
+    return row["used"], row["all_used"], row["guaranteed"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param([CLAIM], ("0", "2", "1333m"), id="waits"),
+        pytest.param([pod("lender/claims", 9, node="n1", phase="Running")], ("0", "2", "1333m"), id="runs"),
+        pytest.param(
+            [ending(pod("lender/claims", 9, node="n1", phase="Running"), "lender/gone")],
+            ("0", "2", "1333m"),
+            id="ends for nobody",
+        ),
+    ],
+)
+def test_why_works_out_all_figures_without_the_pod(run, pods, expected):
+    """Of min 2 nothing is used: 2/3 x 2 are guaranteed to its quota, whether the pod waits or has come."""
+    done = run("why", "lender/claims", "-o", "json", nodes=[NODE], elastic=LENT, pods=[*RUNNING[:2], *pods])
+    assert figures(done) == expected
+
+
 MIXED = quota("mixed", min={GPU: "1.3", "memory": "100Gi", "nos.nebuly.com/gpu-memory": 40}, max={"memory": "1Ti"})
 POOL = quota("pool", min={GPU: "0.7"})
 WIDE = pod(

@@ -80,6 +80,7 @@ def resized(name, cpu):
     return "patch", "pod", name, "--subresource=resize", f"--patch={json.dumps({'spec': {'containers': [container]}})}"
 
 
+OTHER_QUOTA = json.dumps({"metadata": {"labels": {names.QUOTA_LABEL: "other"}}})
 NO_GATE = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
 
 
@@ -93,6 +94,7 @@ NO_GATE = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
         pytest.param(("annotate", "pod", "runs", f"{names.EVICTED_FOR}=a/b"), names.EVICTED_FOR, id="evicted-for"),
         pytest.param(("annotate", "pod", "runs", f"{names.NON_PREEMPTIBLE}=true"), names.NON_PREEMPTIBLE, id="non-preemptible"),
         pytest.param(("label", "--overwrite", "namespace", NAMESPACE, f"{names.QUOTA_LABEL}=other"), names.QUOTA_LABEL, id="quota-of-a-namespace"),
+        pytest.param(("patch", "namespace", NAMESPACE, "--subresource=status", f"--patch={OTHER_QUOTA}"), names.QUOTA_LABEL, id="quota-by-the-status"),
         pytest.param(("debug", "runs", "--image=i", "--env=NVIDIA_VISIBLE_DEVICES=all"), "NVIDIA_VISIBLE_DEVICES", id="debugged-with-all-devices"),
         pytest.param(resized("runs", "8"), "guarded/quota uses 1 cpu, the pod asks for 7, and the max of guarded/quota is 6", id="resized-beyond-quota"),
         pytest.param(resized("waits", "7"), "can never run: the max of guarded/quota is 6", id="resized-beyond-all-at-the-gate"),

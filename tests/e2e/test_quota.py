@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -160,6 +162,34 @@ def test_a_leader_killed_between_mark_and_eviction_costs_no_second_pod(cluster, 
     eventually(lambda: len(pods_of(borrower)) == 7, "the victim comes back", WAIT_S)
     assert len(before.keys() - runs(borrower).keys()) == 1
     assert inside in runs(borrower)
+
+
+def test_a_rehearsal_beside_the_leader_says_who_would_go_and_changes_nothing(cluster, teams):
+    """Issue 4: a dry-run apply; with the leader's own rights, and judged by the API server."""
+    lender, borrower = teams
+    leader = reconciler(cluster)
+    os.kill(leader, signal.SIGSTOP)  # it would be done before anybody could rehearse
+    try:
+        claim(lender)
+        lender.wait("claims", lambda pod: pod is not None and pod.gated, WAIT_S)
+        lease = get(cluster, "lease", "apportion-reconciler", "-n", "apportion-system")["spec"]
+        before = {pod.name: pod.version for pod in pods_of(borrower)}
+        config = cluster.directory / "apportion-reconciler.kubeconfig"
+        command = [sys.executable, "-m", "reconciler", "--dry-run", f"--kubeconfig={config}"]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=WAIT_S, check=True)
+        told = [json.loads(line) for line in done.stderr.splitlines()]
+        [evicted] = [line for line in told if line["event"] == "evicted"]
+        assert evicted["claimant"] == "lender/claims"
+        assert [(line["pod"], line["reason"]) for line in told if line["event"] == "waits"] == [
+            ("lender/claims", names.EVICTING)
+        ]
+        assert {pod.name: pod.version for pod in pods_of(borrower)} == before
+        assert evictions(cluster) == []
+        assert get(cluster, "lease", "apportion-reconciler", "-n", "apportion-system")["spec"] == lease
+    finally:
+        os.kill(leader, signal.SIGCONT)
+    lender.wait("claims", lambda pod: pod is not None and pod.running, WAIT_S)
+    assert evicted["pod"].removeprefix("borrower/") not in runs(borrower)  # the leader comes to the same
 
 
 def test_what_decides_over_others_is_not_written_by_users(cluster, teams):

@@ -15,11 +15,12 @@ from kube.errors import Conflict, Invalid, NotFound, TimedOut
 from kube.events import EventRecorder, ObjectRef
 from kube.informer import Informer
 from kube.lease import Elector, Leadership
-from kube.resource import CONFIGMAPS, EVENTS, LEASES, read_meta
+from kube.resource import EVENTS, LEASES, Resource, read_meta
 from tests.apiserver.server import PATIENCE_S
 
 pytestmark = pytest.mark.sandbox
 
+CONFIGMAPS = Resource("", "v1", "configmaps", namespaced=True)
 THINGS = CONFIGMAPS.path("default")
 THING = CONFIGMAPS.path("default", "thing")
 

@@ -42,7 +42,7 @@ GUARD = {
             "apiGroups": [""],
             "apiVersions": ["v1"],
             "operations": ["UPDATE"],
-            "resources": ["pods", "pods/ephemeralcontainers"],
+            "resources": ["pods", "pods/status", "pods/ephemeralcontainers"],
             "scope": "Namespaced",
         }
     ],
@@ -62,6 +62,11 @@ LATE = {
     **GUARD,
     "name": "late.nos.nebuly.com",
     "rules": [{**GUARD["rules"][0], "operations": ["CREATE"], "resources": ["pods"]}],
+}
+BINDINGS = {
+    **GUARD,
+    "name": "bindings.nos.nebuly.com",
+    "rules": [{**GUARD["rules"][0], "operations": ["CREATE"], "resources": ["bindings", "pods/binding"]}],
 }
 RESIZES = {
     **GUARD,
@@ -84,7 +89,13 @@ TEMPLATES = {
 SPACES = {
     **GUARD,
     "name": "namespaces.nos.nebuly.com",
-    "rules": [{**GUARD["rules"][0], "resources": ["namespaces"], "scope": "Cluster"}],
+    "rules": [
+        {
+            **GUARD["rules"][0],
+            "resources": ["namespaces", "namespaces/status", "namespaces/finalize"],
+            "scope": "Cluster",
+        }
+    ],
     "namespaceSelector": {},
 }
 QUOTAS = {
@@ -101,6 +112,11 @@ QUOTAS = {
     ],
     "namespaceSelector": {},
 }
+POLICIES = {
+    **QUOTAS,
+    "name": "policies.nos.nebuly.com",
+    "rules": [{**QUOTAS["rules"][0], "resources": ["gpupolicies"]}],
+}
 
 
 def without_conditions(webhook):
@@ -114,10 +130,12 @@ def test_each_webhook_is_configured_as_promised_with_every_default_written_out(b
         QUOTA,
         TEMPLATES,
         GUARD,
+        BINDINGS,
         LATE,
         RESIZES,
         SPACES,
         QUOTAS,
+        POLICIES,
     ]
 
 
@@ -134,17 +152,27 @@ def test_one_pod_waits_for_one_mutating_and_one_validating_call_at_most(base):
     assert naming == f"request.operation != 'CREATE' || {other.removeprefix('!(').removesuffix(')')}"
 
 
-def test_binding_status_and_eviction_of_pods_are_not_hooked(base):
-    """W23: a Binding bears no labels, so such a hook could not be narrowed."""
+def test_eviction_of_pods_is_not_hooked_and_bindings_and_status_only_where_they_mark_a_pod(base):
+    """W23: a Binding bears no labels of its pod, so its own annotations narrow the hook; schedulers write none."""
+    (bindings,) = (webhook for webhook in base.webhooks() if webhook["name"] == BINDINGS["name"])
+    assert bindings["matchConditions"][-1]["expression"] == (
+        "object.metadata.?annotations.orValue({}).exists(key, key.startsWith('nos.nebuly.com/'))"
+    )
     hooked = {resource for webhook in base.webhooks() for rule in webhook["rules"] for resource in rule["resources"]}
     assert hooked == {
         "pods",
+        "bindings",
+        "pods/binding",
+        "pods/status",
         "pods/ephemeralcontainers",
         "pods/resize",
         *(kind.plural for kind in KINDS),
         "namespaces",
+        "namespaces/finalize",
+        "namespaces/status",
         "elasticquotas",
         "compositeelasticquotas",
+        "gpupolicies",
     }
 
 
@@ -169,7 +197,7 @@ def test_the_conditions_name_what_the_programs_name(conditions):
     for name in (names.PREFIX, names.NVIDIA_PREFIX, names.NOS_SCHEDULER, names.VISIBLE_DEVICES):
         assert f"'{name}'" in created
     assert f"'{names.RECORD}'" in updated
-    for name in (names.RECORD, names.EVICTED_FOR, names.CAPACITY_LABEL, names.GATE, names.NON_PREEMPTIBLE):
+    for name in (*names.OUR_MARKS, names.CAPACITY_LABEL, names.GATE, names.NON_PREEMPTIBLE):
         assert f"'{name}'" in differs
     assert f"'{names.QUOTA_LABEL}'" in conditions["another-quota-label"]
     assert f"'{names.VISIBLE_DEVICES}'" in differs

@@ -10,6 +10,7 @@ import trustme
 
 from console.sandbox.kubectl import KubectlError
 from kube.errors import ApiError, Invalid
+from kube.resource import NAMESPACES
 from policies import names
 from tests.manifests.matching import NAMESPACE, Cluster, gpu, pod
 
@@ -66,6 +67,9 @@ CREATED = [
     pytest.param(pod("fraction", annotations={"nos.nebuly.com/gpu-fraction": "0.5"}), True, id="annotation"),
     pytest.param(pod("near", annotations={"nos.nebuly.com/gpu-fractoin": "0.5"}), True, id="near-miss-annotation"),
     pytest.param(pod("near-gpu", resources=gpu("1", "nvidia.com/gpu-10g")), True, id="near-miss-resource"),
+    pytest.param(
+        pod("quota-only", resources=gpu("10", "nos.nebuly.com/gpu-memory")), True, id="W39-resource-of-quotas"
+    ),
     pytest.param(pod("kai", annotations={"gpu-fraction": "0.5"}), True, id="KAI"),
     pytest.param(pod("hami", resources=gpu("3000", "nvidia.com/gpumem")), True, id="HAMi-resource"),
     pytest.param(pod("hami-notes", annotations={"nvidia.com/vgpu-mode": "mig"}), True, id="HAMi-annotation"),
@@ -203,6 +207,21 @@ def test_the_quota_label_of_a_namespace_is_guarded(cluster, recorder, arguments,
     assert recorder.about(NAMESPACE) == asked
 
 
+@pytest.mark.parametrize("subresource", ["status", "finalize"])
+def test_the_ways_round_to_the_labels_of_a_namespace_are_guarded(cluster, recorder, subresource):
+    """Both take labels as well, on 1.36."""
+    path = NAMESPACES.path(name=NAMESPACE)
+    namespace = json.loads(cluster.client.request("GET", path))
+    for labels, asked in (({names.QUOTA_LABEL: "other"}, [f"/validate {subresource}"]), ({"a": "b"}, [])):
+        recorder.asked.clear()
+        namespace["metadata"]["labels"] |= labels
+        body = json.dumps(namespace).encode()
+        answer = cluster.client.request("PUT", f"{path}/{subresource}", query={"dryRun": "All"}, body=body)
+        assert json.loads(answer)["metadata"]["labels"].items() >= labels.items()
+        assert recorder.about(NAMESPACE) == asked
+        del namespace["metadata"]["labels"][next(iter(labels))]
+
+
 def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder, root):
     cluster.kubectl("apply", "--server-side", "-k", str(root / "crds"))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
@@ -286,6 +305,12 @@ UPDATED = [
     ),
     pytest.param(RECORD, patch('{"status":{"message":"x"}}', "--subresource=status"), [], id="status"),
     pytest.param(
+        RECORD,
+        patch('{"metadata":{"annotations":{"nos.nebuly.com/evicted-for":"a/b"}}}', "--subresource=status"),
+        ["/validate status"],
+        id="marked-by-its-status",
+    ),
+    pytest.param(
         RECORD, patch(NO_GATE, "--type=json"), ["/mutate UPDATE", "/validate UPDATE"], id="gate-removed-by-a-user"
     ),
     pytest.param(RECORD, (*OURS, *patch(NO_GATE, "--type=json")), [], id="gate-removed-by-us"),
@@ -334,12 +359,24 @@ UPDATED = [
         ["/validate ephemeralcontainers"],
         id="debugged-with-mps",
     ),
+    pytest.param(
+        RECORD,
+        ("debug", "{name}", "--image=i", "--profile=sysadmin"),
+        ["/validate ephemeralcontainers"],
+        id="debugged-with-privilege",
+    ),
     pytest.param(RECORD, ("debug", "{name}", "--image=i", "--env=A=b"), [], id="debugged"),
     pytest.param(
         {"a": "b"},
         ("debug", "{name}", "--image=i", "--env=NVIDIA_VISIBLE_DEVICES=all"),
-        [],
+        ["/validate ephemeralcontainers"],
         id="another-pod-debugged-with-all-devices",
+    ),
+    pytest.param(
+        {"a": "b"},
+        ("debug", "{name}", "--image=i", "--env=CUDA_MPS_PIPE_DIRECTORY=/x"),
+        [],
+        id="another-pod-debugged-with-mps",
     ),
 ]
 
@@ -353,6 +390,26 @@ def test_a_change_reaches_us_only_where_something_of_ours_differs(
     recorder.asked.clear()
     cluster.kubectl(*(argument.replace("{name}", name) for argument in arguments))
     assert sorted(recorder.about(name)) == asked
+
+
+@pytest.mark.parametrize(
+    ("annotations", "asked"),
+    [
+        pytest.param({}, [], id="bound-as-schedulers-do"),
+        pytest.param({"a": "b"}, [], id="bound-with-another-annotation"),
+        pytest.param({"nos.nebuly.com/evicted-for": "a/b"}, ["/validate binding"], id="marked-by-its-binding"),
+    ],
+)
+def test_a_binding_reaches_us_only_where_it_marks_the_pod(cluster, recorder, request, annotations, asked):
+    """W23: the annotations of a Binding become the pod's."""
+    name = request.node.callspec.id
+    cluster.create(pod(name))
+    recorder.asked.clear()
+    target = {"kind": "Node", "name": "none"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": annotations}}
+    body = json.dumps({**binding, "target": target}).encode()
+    cluster.client.request("POST", f"{cluster.pods}/{name}/binding", body=body)
+    assert recorder.about(name) == asked
 
 
 def test_a_replaced_pod_that_comes_without_annotations_is_recognised_by_the_old_one(cluster, recorder):
@@ -374,15 +431,17 @@ def test_a_manifest_of_nos_that_is_applied_again_is_seen(cluster, recorder):
     assert recorder.about("again") == ["/mutate UPDATE"]
 
 
-def test_a_pod_on_its_way_out_is_left_alone(cluster, recorder):
+def test_a_pod_on_its_way_out_is_left_alone_but_for_our_marks(cluster, recorder):
     leaving = pod("leaving", annotations=RECORD, spec=GATED)
     leaving["metadata"]["finalizers"] = ["example.com/kept"]
     cluster.create(leaving)
     cluster.kubectl("delete", "pod", "leaving", "--wait=false")
     recorder.asked.clear()
     cluster.kubectl("patch", "pod", "leaving", f"--patch={IMAGE}")
-    cluster.kubectl("annotate", "pod", "leaving", "--overwrite", "nos.nebuly.com/gpu-request=x")
+    cluster.kubectl("label", "pod", "leaving", "a=b")
     assert recorder.asked == []
+    cluster.kubectl("annotate", "pod", "leaving", "nos.nebuly.com/evicted-for=a/b")
+    assert recorder.about("leaving") == ["/validate UPDATE"], "it counts in quotas until it ends"
     cluster.kubectl("patch", "pod", "leaving", "--type=json", '--patch=[{"op":"remove","path":"/metadata/finalizers"}]')
 
 

@@ -60,6 +60,7 @@ class Books:
         governs: the quota in force of each namespace.
         waits: namespaces whose pods wait because of a fault of the quota that claims them.
         going: the pods that are on their way out for a waiting claimant, with that claimant.
+        orphans: those on their way out for a claimant that waits no longer.
         mins: what all quotas own together of each resource.
         used: what each quota (by title) uses of each resource; who is going counts for its quota no longer.
         total: the same for all together, of a resource by those who own some of it; who is going still counts.
@@ -76,6 +77,11 @@ class Books:
             pod.key: claimants[pod.evicted_for]
             for pod in view.pods
             if pod.terminating and pod.node and not pod.finished and pod.evicted_for in claimants
+        }
+        self.orphans = {
+            pod.key
+            for pod in view.pods
+            if pod.terminating and pod.node and not pod.finished and pod.evicted_for and pod.key not in self.going
         }
         self.members = [pod for pod in view.pods if counted(pod) and pod.namespace in self.governs]
         for pod in self.members:
@@ -113,7 +119,7 @@ class Books:
         """Return the class of a pod when so much less is used: 0 within min, 1 within what is guaranteed, 2 beyond."""
         quota, found = self.of(pod), 0
         for name, amount in cost(pod).items():
-            if name in quota.min:
+            if quota and name in quota.min:
                 above = self.used[quota.title][name] - gone[name] + amount - quota.min[name]
                 found = max(found, 0 if above <= 0 else 1 if above <= self.guaranteed(quota, name) else 2)
         return found

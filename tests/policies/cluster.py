@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from policies import names
 from policies.annotations import PlacedSlice
 from policies.needs import is_slice
+from policies.occupancy import occupied
 from policies.placement import profile_of, resource_of
 from policies.plan import admits
 from policies.settle import settle
-from policies.supply import occupied, room_request, slices_of
+from policies.supply import room_request, slices_of
 from policies.view import View, view_node, view_pod
 from tests.builders import make_node, make_pod
 from tests.policies.teams import let_go
@@ -107,6 +108,16 @@ def end(view, key):
     return replace(view, nodes=tuple(free), pods=pods)
 
 
+def report(view, name):
+    """Return the view when a node's agent has told which of its slices pods hold, and for whom."""
+    pods = [pod for pod in view.pods if pod.holds and pod.node == name]
+    there = {pod.key for pod in pods}
+    one = _map(
+        node_of(view, name), lambda item: item if item.pod in (None, *there) else replace(item, used=False, pod=None)
+    )
+    return with_node(view, _held(one, pods))
+
+
 def land_all(view, chance):
     """Return the view when all released pods are bound, in any order and wherever they may; and those without a place."""
     keys, stuck = [pod.key for pod in view.pods if pod.released], []
@@ -191,6 +202,7 @@ def write(view, decision, plan):
 
 def agent_step(view, name):
     """Return the view when a node's agent has taken its next step: withdraw what must go, or bring the boards about."""
+    view = report(view, name)
     one = node_of(view, name)
     if not one.in_flight:
         return view

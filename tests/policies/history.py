@@ -16,10 +16,11 @@ from policies.governing import QuotaView
 from policies.settle import settle
 from policies.view import View
 from tests.policies import laws
-from tests.policies.teams import budget, carried_out, left, machine, pod, with_pods, without
+from tests.policies.teams import budget, carried_out, with_pods, without
 
 HISTORIES = 1000  # of each kind, in a run of the tests
 BEGINNING, MIDDLE = 12, 20  # happenings of a history, in which nothing happens now and then
+ROUNDS = 100  # until all has come to rest, at most
 SEEDS = 1 << 32
 NOTHING = "nothing"
 NOW = 10_000_000.0
@@ -48,8 +49,7 @@ class History:
         history = cls(seed)
         try:
             for what, details in happenings:
-                history.chance = random.Random(details)
-                history.happen(what)
+                history.happen(what, details)
             history.come_to_rest()
         except Exception as error:
             error.add_note("\n".join(["the history:", *history.told]))
@@ -69,10 +69,22 @@ class History:
         happenings = [*[beginning] * BEGINNING, *[middle] * MIDDLE]
         return st.tuples(seeds, st.tuples(*happenings))
 
-    def happen(self, what):
-        if what != NOTHING:
-            self.told.append(what)
-            getattr(self, what)()
+    def happen(self, what, details):
+        """Let one thing happen. Whatever it is, all that is released finds a place, unless that has been shaken."""
+        if what == NOTHING:
+            return
+        self.told.append(what)
+        self.chance = random.Random(details)
+        getattr(self, what)()
+        self.shaken = self.shaken or self.has_strangers()
+        if not self.shaken:
+            stuck = self.landed(self.view)[1]
+            assert not stuck, f"released, but without a place: {stuck}"
+
+    def has_strangers(self):
+        """Return whether somebody is on the way to whom nobody has promised anything: it takes what is others'."""
+        claimed = {space for quota in self.view.quotas for space in quota.namespaces}
+        return any(pod.released and not (pod.slices or pod.namespace in claimed) for pod in self.view.pods)
 
     beginnings = (NOTHING, "rewrite_a_quota", "rewrite_a_quota", "settle_in", "settle_in", "settle_in")
     events = (
@@ -110,21 +122,18 @@ class History:
 
     def write(self, decision):
         self.view = carried_out(self.view, decision)
-        released = {release.pod for release in decision.ungate}
         self.count_budgets()
-        claimed = {space for quota in self.view.quotas for space in quota.namespaces}
-        if any(pod.released and pod.namespace not in claimed and not pod.slices for pod in self.view.pods):
-            self.shaken = True  # who is not governed takes room as he likes
-        if released and not self.shaken:
-            stuck = self.landed(self.view)[1]
-            assert not stuck, f"released, but without a place: {stuck}"
 
     def alone(self, claimant):
         """Return the view in which one pod waits and nobody is between gate and node, and that pod."""
-        view, _ = self.landed(self.view)
+        view = self.calm(self.landed(self.view)[0])
         others = {pod.key for pod in view.pods if not pod.node and pod.key != claimant.key}
         claimant = replace(claimant, waiting=("", ""))
         return with_pods(without(view, others), lambda one: claimant if one.key == claimant.key else one), claimant
+
+    def calm(self, view):
+        """Return the view when agents have done and told all that they have to."""
+        return view
 
     # Scheduler, kubelets and owners -----------------------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class History:
         keys, stuck = [pod.key for pod in view.pods if pod.released], set()
         for key in shuffled(self.chance, keys):
             one = next(pod for pod in view.pods if pod.key == key)
-            nodes = [node.name for node in view.nodes if fits(view, node, one)]
+            nodes = self.places(view, one)
             if nodes:
                 view = self.bound(view, key, self.chance.choice(nodes))
             else:
@@ -272,19 +281,26 @@ class History:
         self.view = replace(self.view, now=self.view.now + 60)  # the scheduler gives up those for whom it finds no node
         self.ended({pod.key for pod in self.view.pods if pod.terminating})
         disturbed, claimants = self.shaken, set()  # who was left without a place takes the first that comes free
-        for _ in range(60):
+        for _ in range(ROUNDS):
             decision = self.decide()
             claimants |= {evict.claimant_uid for evict in decision.evict}
             self.write(decision)
-            self.view, _ = self.landed(self.view)
+            disturbed = disturbed or self.has_strangers()
+            self.go_on()
             leaving = {pod.key for pod in self.view.pods if pod.terminating}
             if idle(decision) and leaving:
                 self.told.append("  victims end")
                 self.ended(leaving)
-            elif settle(self.view) == decision:  # what was said has been written, and changes nothing
+            elif (
+                idle(decision) and settle(self.view) == decision
+            ):  # what was said has been written, and changes nothing
                 laws.at_rest(self.view, decision, set() if disturbed else claimants)
                 return
         raise AssertionError("decisions go on without end")
+
+    def go_on(self):
+        """What follows from a decision by itself."""
+        self.view, _ = self.landed(self.view)
 
     # Chance -----------------------------------------------------------------------------------------------------------
 
@@ -323,53 +339,6 @@ class History:
             "held": self.chance.randrange(12) == 0,
             "labels": {"app": self.chance.choice(APPS)},
         }
-
-
-class WholeGpus(History):
-    """Nodes of whole GPUs that another plugin announces; pods ask for GPUs, CPU and memory."""
-
-    dimensions = (
-        (names.GPU, 1000, (0, 1, 2, 3, 4)),
-        (names.GPU_MEMORY_QUOTA, 1000, (0, 32, 64, 96)),
-        ("cpu", 1000, (0, 1, 2, 4)),
-        ("memory", 1000 * GIB, (0, 1, 2, 4)),
-    )
-
-    def some_nodes(self):
-        return [
-            machine(f"n{number}", self.chance.randint(1, 4), cpu=self.chance.choice((2, 4, 16)))
-            for number in range(self.chance.randint(1, 3))
-        ]
-
-    def some_pod(self, *, may_run):
-        space = self.chance.choice(SPACES)
-        made = pod(
-            f"{space}/p{self.next()}",
-            self.chance.choice((0, 1, 1, 1, 2, 3)),
-            cpu=self.chance.choice((0, 0, 1, 2)),
-            **self.some_fields(),
-        )
-        if self.chance.randrange(3) == 0:
-            made = replace(made, request={**made.request, "memory": self.chance.choice((1, 2)) * 1000 * GIB})
-        runs = may_run and self.chance.randrange(10) < 7
-        governed = any(space in quota.namespaces for quota in self.view.quotas)
-        roomy = [node.name for node in self.view.nodes if fits(self.view, node, made)]
-        if (
-            runs or not governed
-        ) and roomy:  # who is not governed comes to no gate, and the scheduler knows no promises
-            return replace(made, node=self.chance.choice(roomy), gated=False, held=False, running=True)
-        return replace(made, gated=governed, held=made.held and governed)
-
-
-def fits(view, node, one):
-    """Return whether the scheduler could bind a pod to a node."""
-    room = left(view, node)
-    return (
-        node.ready
-        and not node.cordoned
-        and one.constraints.selects(node.name, node.labels)
-        and all(room[name] >= amount for name, amount in {**one.request, "pods": 1000}.items())
-    )
 
 
 def shuffled(chance, items):

@@ -71,7 +71,7 @@ def containers(prefix, least):
 
 _key = st.sampled_from(
     [names.FRACTION, names.MEMORY, names.COUNT, names.MODE, names.CONTAINER, f"{names.FRACTION}.c0", f"{names.MEMORY}.i0", f"{names.FRACTION}.c1",
-     "a/b~c", "kubernetes.io/role", "gpu-fraction", names.RECORD, names.EVICTED_FOR]
+     "a/b~c", "kubernetes.io/role", "gpu-fraction", *names.OUR_MARKS]
 )  # fmt: skip
 _value = st.sampled_from(
     ["0.5", "0.25", "1/7", "10Gi", "4GB", "2", "mig", "mps,mig", "timeslicing", "c0", "i0", "nonsense", "{}"]

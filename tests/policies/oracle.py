@@ -84,12 +84,14 @@ class Oracle:
         self._by_key = {pod.key: pod for pod in self._pods}
         self._books, self._floor = Books(view), Floor(view)
         self._labels = self._books.labels()
+        self._away = {node.name for node in view.nodes if not node.ready}
         self.waits = claimant.namespace in self._books.waits
         self.governed = self._books.of(claimant) is not None
         if not self.governed:
             return
         self.fits_now = self.fits()
-        for key in self._books.going:  # who goes for it already is as good as gone
+        self.going = {*self._books.going, *self._books.orphans}
+        for key in self.going:  # who goes already is as good as gone
             self._go(self._by_key[key])
 
     def fits(self):
@@ -144,6 +146,8 @@ class Oracle:
         books, claimant, quota, own = self._books, self.claimant, self._books.of(pod), self._books.of(self.claimant)
         if quota is None or pod.terminating or pod.non_preemptible or pod.refused_until > self._now:
             return False
+        if pod.node in self._away:
+            return False
         covering = [budget for budget in self._budgets if budget.covers(pod.namespace, pod.labels)]
         if len(covering) > 1 or any(
             sum(budget.covers(other.namespace, other.labels) for other in gone) >= budget.allowed for budget in covering
@@ -156,7 +160,9 @@ class Oracle:
             return bool(freed) and claimant.preempts and pod.priority < claimant.priority and not overtakes
         over = self._labels[pod.key] == names.OVER_QUOTA
         entitled = all(self._door(name) for name in books.lacks(claimant)[1])
-        return over and entitled and any(self._is_above_bound(quota, name) for name in freed & cost(pod).keys())
+        above = {name: self._is_above_bound(quota, name) for name in freed & cost(pod).keys()}
+        owed = any(self._door(name) == 2 and name in quota.min and not above[name] for name in above)
+        return over and entitled and any(above.values()) and not owed
 
     def _door(self, name):
         """Return by which rule (1 or 2) the claimant may displace pods of others in a dimension; 0: by none."""

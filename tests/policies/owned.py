@@ -14,7 +14,7 @@ _TERMS = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecu
 _OURS = re.compile(
     "|".join(
         (
-            r"/metadata/annotations/nos\.nebuly\.com~1(gpu-request|evicted-for)",
+            r"/metadata/annotations/nos\.nebuly\.com~1(gpu-request|evicted-for|released-at)",
             r"/metadata/labels/nos\.nebuly\.com~1capacity",
             rf"{_CONTAINER}/resources/(limits|requests)/{_GPU}",
             rf"{_CONTAINER}/securityContext/runAsUser",

@@ -317,6 +317,12 @@ def pod_with(limits=None, annotations=None, spec=None, **own):
         pytest.param(pod_with(CLIENT, volumeMounts=[{"name": "a", "mountPath": "/data"}, {"name": "b", "mountPath": "/dev//shm/"}]), {},
                      "spec.containers[0].volumeMounts[1].mountPath: /dev//shm/: hides the shared memory by which an MPS client talks to its daemon: "
                      "mount it elsewhere, or ask for MIG", id="shared memory"),
+        pytest.param(pod_with(CLIENT, volumeMounts=[{"name": "a", "mountPath": "//dev/a/../shm"}]), {},
+                     "spec.containers[0].volumeMounts[0].mountPath: //dev/a/../shm: hides the shared memory by which an MPS client talks to its "
+                     "daemon: mount it elsewhere, or ask for MIG", id="shared memory by a detour"),
+        pytest.param(pod_with(CLIENT, spec={"hostUsers": False}), {},
+                     "spec.hostUsers: false: in a user namespace no client of MPS is the user of its daemon, 1000, and hostIPC is forbidden: "
+                     "leave it out, or ask for MIG", id="W31 W32 a user namespace"),
         pytest.param(pod_with(CLIENT), {"labels": RESTRICTED},
                      "spec.hostIPC: true: MPS needs it, and pod-security.kubernetes.io/enforce=restricted of namespace team-a forbids it: "
                      "ask for MIG, or have the policy say mps.hostIPC: false", id="W31 pod security"),
@@ -402,6 +408,17 @@ def test_all_faults_of_a_pod_are_told_at_once():
     assert [text.split(":")[0] for text in faults(raw)] == [
         "metadata.annotations[nos.nebuly.com/gpu-fraction.a]", "metadata.annotations[nos.nebuly.com/gpu-memory.b]",
         "spec.containers[0].env[0]", "spec.containers[1].securityContext.privileged",
+    ]  # fmt: skip
+
+
+def test_a_wish_that_cannot_be_read_hides_no_other_fault():
+    raw = raw_pod(
+        annotations={names.FRACTION: "half", names.MODE: "gpu"},
+        containers=[container(env={"NVIDIA_VISIBLE_DEVICES": "all"}, securityContext={"privileged": True})],
+    )
+    assert [text.split(":")[0] for text in faults(raw)] == [
+        "metadata.annotations[nos.nebuly.com/gpu-fraction]", "metadata.annotations[nos.nebuly.com/gpu-mode]",
+        "spec.containers[0].env[0]", "spec.containers[0].securityContext.privileged",
     ]  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_an_explicit_slice_may_be_one_that_only_a_model_of_the_policy_makes():
 
 def test_models_that_the_users_own_selection_rules_out_do_not_come():
     (fault,) = review(asks("0.5", nodeSelector={names.PRODUCT_LABEL: A100}), under(gpu_models=(A30,)), MIG).faults
-    assert fault.endswith("whose boards are known, and the policy allows only NVIDIA-A30 (gpuModels)")
+    assert fault.endswith("; the policy allows only NVIDIA-A30 (gpuModels), and the pod may use no board of these")
 
 
 def test_a_narrower_choice_of_the_user_stays_as_it_is():

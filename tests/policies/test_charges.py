@@ -77,6 +77,13 @@ def test_before_it_is_bound_a_pod_costs_the_largest_share_that_it_may_get():
     assert cost(make_pod(limits=limits, node="small"), small, large) == (250, 10_000)
 
 
+def test_boards_that_a_pod_may_never_come_to_do_not_count_but_a_node_that_is_away_comes_back():
+    limits = {"nvidia.com/mig-1g.10gb": "1"}
+    for key, gpus in (("team", 125), ("node.kubernetes.io/unreachable", 250)):
+        small = make_node("small", A100, taints=[{"key": key, "effect": "NoSchedule"}])
+        assert cost(make_pod(limits=limits), small, make_node("large", A100_80)) == (gpus, 10_000)
+
+
 def test_boards_of_another_tool_are_known_by_their_label():
     foreign = make_node("foreign", A100_80, mode=None, resources={"nvidia.com/mig-1g.10gb": "7"})
     assert cost(make_pod(limits={"nvidia.com/mig-1g.10gb": "1"}), foreign) == (125, 10_000)
@@ -90,6 +97,14 @@ def test_without_a_board_that_makes_it_the_table_decides_and_an_unknown_slice_is
 def test_a_time_sliced_gpu_counts_by_the_label_of_its_node():
     shared = make_node("shared", labels={names.REPLICAS_LABEL: "10"}, mode=names.TIMESLICING)
     assert cost(make_pod(limits={"nvidia.com/gpu.shared": "1"}), shared) == (100, 3200)
+
+
+def test_before_it_is_bound_a_turn_of_a_gpu_costs_what_it_does_where_fewest_share_one():
+    nodes = [
+        make_node(f"in-{parts}", labels={names.REPLICAS_LABEL: parts}, mode=names.TIMESLICING) for parts in ("2", "10")
+    ]
+    silent = make_node("silent", mode=names.TIMESLICING)
+    assert cost(make_pod(limits={"nvidia.com/gpu.shared": "1"}), *nodes, silent) == (500, 16_000)
 
 
 def test_settings_say_what_a_whole_gpu_counts():

@@ -38,7 +38,7 @@ def told(admission):
     [
         pytest.param({}, 2, "in-quota", [], id="within min"),
         pytest.param({"a": 1}, 2, "over-quota", ["borrows 1 of c's unused nvidia.com/gpu; may be evicted"], id="beyond it: of him who has most"),
-        pytest.param({"a": 2, "c": 2}, 1, "over-quota", ["borrows 1 of b's unused nvidia.com/gpu; may be evicted"], id="who is above min already borrows all that he asks for"),
+        pytest.param({"a": 3, "c": 2}, 1, "over-quota", ["borrows 1 of b's unused nvidia.com/gpu; may be evicted"], id="who is above min already borrows all that he asks for"),
         pytest.param({"a": 2, "b": 2, "c": 3}, 1, "over-quota", ["is 1 nvidia.com/gpu above the min of a/quota, and nobody has any to lend: it waits, and may be evicted"], id="nobody lends"),
     ],
 )  # fmt: skip

@@ -48,6 +48,14 @@ def test_every_misfit_is_told_with_its_path(pod, found):
     assert misfits(pod, Pod) == found
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("0.5 ", '"0.5 "'), ("\t0.5", '" 0.5"'), ("0.5\n", '"0.5 "'), ("", '""'), (" ", '" "'), ("a  b", "a b"), (0, "0")],
+)
+def test_blanks_that_are_wrong_with_a_value_are_seen(value, shown):
+    assert fault("spec.x", value, "no") == f"spec.x: {shown}: no"
+
+
 def test_a_long_value_is_cut_and_kept_on_one_line():
     assert fault("spec.x", "a\nb" + "c" * 200, "no") == f"spec.x: a b{'c' * 74}...: no"
 

@@ -40,6 +40,7 @@ def test_the_quotas_of_nos_are_read_as_they_are():
     ("spec", "faults"),
     [
         pytest.param({"min": {"cpu": 4}, "max": {"cpu": "500m"}}, ["spec.min[cpu]: 4: is more than spec.max[cpu], 500m: lower it, or raise that"], id="Q34"),
+        pytest.param({"min": {"memory": "8Gi"}, "max": {"memory": "4096Mi"}}, ["spec.min[memory]: 8Gi: is more than spec.max[memory], 4Gi: lower it, or raise that"], id="Q34 in bytes"),
         pytest.param({"min": {"memory": "-1Gi"}}, ["spec.min[memory]: -1Gi: must not be negative: leave it out, or write 0 or more"], id="negative"),
         pytest.param({"min": {"cpu": "lots"}}, ["spec.min[cpu]: 'lots' is not a quantity; write for example 2, 500m or 4Gi"], id="no quantity"),
         pytest.param({"max": {"gpu": 1}}, ["spec.max[gpu]: gpu: is no resource: write nvidia.com/gpu"], id="no prefix"),

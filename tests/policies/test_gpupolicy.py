@@ -124,7 +124,7 @@ SHARE = "a share is more than 0 and at most 1, of at most 9 decimals: write for 
         pytest.param({"rules": [{"gpuModels": ["NVIDIA A100", ""]}]},
                      ["spec.rules[0].gpuModels[0]: NVIDIA A100: is no value of a label: up to 63 letters, digits, - _ and ., "
                       "at both ends a letter or digit: write what nodes have as nvidia.com/gpu.product",
-                      "spec.rules[0].gpuModels[1]: : is no value of a label: up to 63 letters, digits, - _ and ., at both "
+                      'spec.rules[0].gpuModels[1]: "": is no value of a label: up to 63 letters, digits, - _ and ., at both '
                       "ends a letter or digit: write what nodes have as nvidia.com/gpu.product"],
                      id="models that no node can be labelled with"),
         pytest.param({"rules": {}, "rule": []},

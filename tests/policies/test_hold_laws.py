@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.settle import settle
+from tests.policies.history_boards import random_teams
 from tests.policies.teams import NOW, budget, carried_out, landed, left, machine, pod, quota, teams, without
-from tests.policies.test_quota_slices_laws import random_teams
 
 GPU = names.GPU
 SPACES = ("a", "b", "c", "free")  # no quota governs the last

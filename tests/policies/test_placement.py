@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from policies import names
 from policies.annotations import PlacedSlice, Placement
 from policies.catalogue import by_product
-from policies.geometry import by_start
-from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of, starts_left
+from policies.geometry import by_start, geometry_of
+from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of
 from tests.builders import A30, A100, A100_80, H100, T4
 from tests.policies.facts import media_suffice
 
@@ -219,19 +219,23 @@ def test_resources_and_profiles_are_two_spellings_of_one_slice():
         profile_of("nvidia.com/gpu")
 
 
+def starts_left(model, placements):
+    geometry = geometry_of(model)
+    return geometry.starts_left(geometry.occupied(placements))
+
+
 def test_starts_are_counted_for_plain_profiles_largest_first():
     # Beside a 1g at 6: no 7g, the 4g, the 3g at 0, three 2g, three double 1g, six 1g.
-    assert starts_left(by_product(A100), MIG, at("1g.5gb@6")) == (0, 1, 1, 3, 3, 6)
+    assert starts_left(by_product(A100), at("1g.5gb@6")) == (0, 1, 1, 3, 3, 6)
     # By hand: units and compute slices are all taken.
-    assert starts_left(by_product(A100), MIG, at("4g.20gb@0", "3g.20gb@4")) == (0,) * 6
-    assert starts_left(by_product(A100), MPS, at("10gb")) == ()
+    assert starts_left(by_product(A100), at("4g.20gb@0", "3g.20gb@4")) == (0,) * 6
 
 
 def test_compute_slices_bound_what_fits_and_what_stays():
     """An inventory may describe a board whose compute slices run out before its memory."""
     model = replace(by_product(A100), compute=4)
     assert not fits(model, MIG, at("3g.20gb@4"), ("2g.10gb",))
-    assert starts_left(model, MIG, at("3g.20gb@4")) == (0, 0, 0, 0, 2, 4)
+    assert starts_left(model, at("3g.20gb@4")) == (0, 0, 0, 0, 2, 4)
     found = arrange(model, MIG, (), ("2g.10gb",), at("1g.5gb@0", "3g.20gb@4"))
     assert (found.placed, found.kept, found.destroyed) == (at("2g.10gb@2"), at("1g.5gb@0"), 1)
 

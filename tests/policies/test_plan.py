@@ -12,6 +12,7 @@ from policies.annotations import Placement
 from policies.catalogue import by_product
 from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
+from policies.regroup import Regroup
 from policies.repair import make_room
 from policies.search import Budget
 from policies.seating import Guest
@@ -275,7 +276,7 @@ def test_looking_for_room_ends_when_its_tries_are_spent_and_changes_nothing():
         before = [list(states) for states in found.seating.states]
         kind = replace(next(iter(found.guests.values())).kind, profiles=("4g.20gb", "2g.10gb", "2g.10gb"))
         guest = Guest("x/late", kind)
-        assert not make_room(found.seating, guest, Budget(0)), name
+        assert not make_room(found.seating, guest, Budget(0), Regroup(found.seating, Budget(0))), name
         assert guest.seat is None
         assert found.seating.states == before
 

@@ -5,7 +5,7 @@ import pytest
 from policies import names
 from policies.decision import QuotaStatus
 from policies.governing import QuotaView, govern
-from policies.quota import Usage, beyond_min, never, statuses
+from policies.quota import Usage, beyond_min, statuses
 
 GPU = names.GPU
 
@@ -53,6 +53,7 @@ def test_unused_is_kept_true_through_every_change():
         pytest.param({"a": 3}, 1, [(GPU, "max", 3000, 3000)], id="Q05: max against the total, not the pod"),
         pytest.param({"a": 2, "b": 2}, 1, [(GPU, "sum", 4000, 4000)], id="sum of mins"),
         pytest.param({"a": 3, "b": 1}, 1, [(GPU, "max", 3000, 3000), (GPU, "sum", 4000, 4000)], id="both"),
+        pytest.param({"a": 4}, 0, [], id="who asks for none of it lacks none of it"),
     ],
 )
 def test_a_pod_lacks_what_max_and_the_sum_of_mins_do_not_leave(used, asked, lacks):
@@ -82,10 +83,10 @@ def test_a_pod_that_may_not_be_evicted_stays_within_min():
 def test_what_is_larger_than_max_or_than_all_mins_can_never_run():
     both = [quota("a", {GPU: 2000}, {GPU: 5000}), quota("b", {GPU: 1000})]
     found = usage(both)
-    assert [lack.limit for lack in never(both[0], found, {GPU: 3000})] == []
-    assert [lack.limit for lack in never(both[0], found, {GPU: 4000})] == ["sum"]
-    assert [lack.limit for lack in never(both[0], found, {GPU: 6000})] == ["max", "sum"]
-    assert [lack.limit for lack in never(both[0], found, {GPU: 3000}, borrows=False)] == ["min"]
+    assert [lack.limit for lack in found.never(both[0], {GPU: 3000})] == []
+    assert [lack.limit for lack in found.never(both[0], {GPU: 4000})] == ["sum"]
+    assert [lack.limit for lack in found.never(both[0], {GPU: 6000})] == ["max", "sum"]
+    assert [lack.limit for lack in found.never(both[0], {GPU: 3000}, borrows=False)] == ["min"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from policies import names
 from policies.settle import settle
 from tests.policies import laws
-from tests.policies.history import HISTORIES, WholeGpus, idle, without
-from tests.policies.teams import NOW, carried_out, landed, machine, pod, quota, teams, victims
+from tests.policies.history import HISTORIES, idle
+from tests.policies.history_gpus import WholeGpus
+from tests.policies.teams import NOW, carried_out, landed, machine, pod, quota, teams, victims, without
 
 
 @given(WholeGpus.strategy())
@@ -61,6 +62,18 @@ def test_who_owns_gpus_and_who_owns_cpus_do_not_evict_one_another_for_ever(node,
     assert [one.node for one in comes_to_rest(view).pods] == ["n1", ""]
 
 
+def test_who_borrows_gpus_keeps_the_memory_that_is_its_own_from_who_would_borrow_that():
+    """Q20, ADR 11: b borrows one of its two GPUs, but no GB; a owns three GPUs, and 64 of the 96 GB that they cost."""
+    mins = {"a": (3, 64), "b": (1, 64), "d": (2, 0)}
+    quotas = [
+        replace(quota(team, gpus), min={names.GPU: gpus * 1000, names.GPU_MEMORY_QUOTA: gigabytes * 1000})
+        for team, (gpus, gigabytes) in mins.items()
+    ]
+    running = [pod("b/x", node="n1", created=1), pod("b/y", node="n1", created=2)]
+    view = teams([machine("n1", 4)], quotas, [*running, pod("a/z", 3)])
+    assert [one.node for one in comes_to_rest(view).pods] == ["n1", "n1", ""]
+
+
 def test_who_asks_for_less_cpu_than_is_left_takes_its_gpus_back_all_the_same():
     """A dimension that a claimant does not lack plays no part, however much of it is borrowed."""
     quotas = [quota("a", 3, cpu=0), quota("b", 0, cpu=3)]
@@ -90,3 +103,16 @@ def test_who_has_been_given_up_by_the_scheduler_counts_although_its_place_is_yet
     )
     used = {status.namespace: status.used[names.GPU] for status in settle(view).quotas}
     assert used == {"a": 2000, "b": 1000}
+
+
+def test_what_a_served_claimants_victims_still_hold_is_for_the_next_one():
+    """Q20: a/y was let in by what another pod left. Its victim is ending all the same, so nobody else needs to go for a/z."""
+    quotas = [quota("a", 3), quota("b", 1)]
+    going = pod("b/x", node="n1", created=3, terminating=True, evicted_for="a/y")
+    pods = [pod("b/own", node="n1", created=1), pod("b/lent", node="n1", created=2), going, pod("a/y"), pod("a/z")]
+    view = teams([machine("n1", 4)], quotas, [*pods[:3], replace(pods[3], node="n1", gated=False), pods[4]])
+    decision = settle(view)
+    assert (victims(decision), decision.ungate) == ([], ())
+    used = {status.namespace: status.used[names.GPU] for status in decision.quotas}
+    assert used == {"a": 1000, "b": 3000}  # it counts for its own quota until it has ended
+    assert [release.pod for release in settle(without(view, {"b/x"})).ungate] == ["a/z"]

@@ -173,6 +173,59 @@ def test_a_budget_is_counted_over_all_claimants():
     assert victims(decision, "b/two") == []
 
 
+def test_of_those_who_stay_only_they_are_told_of_and_not_who_goes_for_another():
+    """L01: the budget is used up by a/a-1, which it covers too, and which goes for b/one."""
+    decision = case(
+        *running("a", 2, labels={"app": "web"}), pod("b/one"), pod("b/two", created=1001),
+        quotas=[quota("a", 0), quota("b", 2)], budgets=[budget("a", 1, app="web")],
+    )  # fmt: skip
+    assert reasons_of(decision)["b/two"][1].endswith(
+        "(of the pods that it might displace: 1 under PodDisruptionBudgets that allow no more)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pods", "quotas", "gone"),
+    [
+        pytest.param(
+            [
+                *running("a", 2),
+                pod("a/polite", priority=10, preempts=False, created=int(NOW) - 2),
+                pod("a/urgent", priority=10, created=int(NOW) - 1),
+            ],
+            [quota("a", 2, 2)],
+            {"a/urgent": ["a/a-1"]},
+            id="preemptionPolicy Never",
+        ),
+        pytest.param(
+            [
+                *running("a", 4),
+                *running("b", 6),
+                pod("a/fixed", non_preemptible=True, created=int(NOW) - 2),
+                pod("a/claim", created=int(NOW) - 1),
+            ],
+            [quota("a", 4), quota("b", 1), quota("c", 5)],
+            {"a/claim": ["b/b-5"]},
+            id="non-preemptible: above min it may not run, the other within floor(4/10 x 5)",
+        ),
+    ],
+)
+def test_that_nobody_can_go_for_one_says_nothing_of_its_like_that_may_do_more(pods, quotas, gone):
+    """What a search has found holds for others only where the rules let them do the same."""
+    decision = case(*pods, quotas=quotas)
+    assert {evict.claimant: victims(decision, evict.claimant) for evict in decision.evict} == gone
+
+
+def test_who_can_be_served_at_once_elsewhere_does_not_wait_for_a_victim():
+    """b/holds leaves n1 with all its CPUs; c's pod, which stands behind the claimant, finds as many free on n2."""
+    decision = case(
+        pod("b/holds", cpu=8, node="n1"), pod("a/claim"), pod("c/quick", 0, cpu=4, created=1001),
+        quotas=[quota("a", 1), quota("b", 0), quota("c", cpu=8)], nodes=[machine("n1", 1, 8), machine("n2", 0, 8)],
+    )  # fmt: skip
+    assert victims(decision) == ["b/holds"]
+    assert [release.pod for release in decision.ungate] == ["c/quick"]
+
+
 def test_a_pod_under_two_budgets_cannot_be_evicted():
     """The API server refuses it whatever they allow."""
     both = [budget("a", 9, app="web"), replace(budget("a", 9, app="web"), name="other")]
@@ -297,6 +350,15 @@ def test_who_could_never_run_uses_up_nothing_of_what_its_own_team_owns():
     assert [release.pod for release in decision.ungate] == ["a/modest"]
 
 
+def test_who_is_within_min_but_larger_than_max_uses_up_nothing_of_what_its_own_team_owns():
+    """Q18: a/huge asks for more CPU than a may ever use; else b's pod would get the GPU that a/modest owns."""
+    decision = case(
+        pod("a/huge", cpu=4), pod("a/modest", created=1001), *running("b", 1), pod("b/borrower", priority=10),
+        quotas=[replace(quota("a", 1), max={"cpu": 1000}), quota("b", 1)], nodes=[machine("n1", 2)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["a/modest"]
+
+
 def test_a_grace_is_capped():
     decision = case(*running("a", 1, grace_s=86_400), pod("b/claim"), quotas=[quota("a", 0), quota("b", 1)])
     assert [evict.grace_s for evict in decision.evict] == [600]
@@ -364,6 +426,41 @@ def test_what_leaves_for_a_claimant_that_will_not_come_counts_for_its_own_quota_
     view = carried_out(view, settle(view))
     view = replace(view, pods=tuple(replace(p, **fields) if p.key == "b/claim" else p for p in view.pods))
     assert {status.key: status.used[names.GPU] for status in settle(view).quotas} == {"a/quota": 5000, "b/quota": 0}
+
+
+def test_nobody_goes_from_a_node_that_is_not_ready_for_there_no_pod_ends():
+    """The claimant would wait for b/newest until the node comes back, though b/b-1 could have gone at once."""
+    quotas, nodes = [quota("a", 2), quota("b", 1)], [replace(machine("away"), ready=False), machine("n1")]
+    newest = pod("b/newest", node="away", created=2000)
+    assert victims(case(*running("b", 2), newest, pod("a/claim"), quotas=quotas, nodes=nodes)) == ["b/b-1"]
+    decision = case(*running("b", 1), newest, pod("a/claim", 2), quotas=quotas, nodes=nodes)
+    assert decision.evict == ()
+    assert "1 on nodes that are not ready, where no pod ends" in decision.waiting[0].message
+
+
+def test_a_claimant_takes_what_is_free_while_its_victims_end():
+    """On n0 its victim holds all; n1, from where another goes for the sum of mins, has two free."""
+    going = {"terminating": True, "evicted_for": "a/claim"}
+    pods = [pod("b/holds", 2, node="n0", **going), pod("b/more", node="n1", **going), pod("a/runs", node="n1")]
+    decision = case(
+        *pods, pod("a/claim"), quotas=[quota("a", 2), quota("b", 3)], nodes=[machine("n0", 2), machine("n1")]
+    )
+    assert [release.pod for release in decision.ungate] == ["a/claim"]
+
+
+@pytest.mark.parametrize("comes", ["b/again", "c/other"])
+def test_nobody_goes_a_second_time_for_what_a_claimant_leaves_that_comes_no_more(comes):
+    """A claimant is replaced by its controller, under another name, while its victims end: the next one waits for these."""
+    quotas = [quota("a", 0), quota("b", 2), quota("c", 2)]
+    view = teams([machine("n1", 4)], quotas, [*running("a", 4), pod("b/claim", 2)])
+    view = carried_out(view, settle(view))
+    view = replace(view, pods=(*without(view, {"b/claim"}).pods, pod(comes, 2)))
+    decision = settle(view)
+    assert (decision.evict, decision.ungate) == ((), ())
+    (waiting,) = decision.waiting
+    assert (waiting.pod, waiting.reason) == (comes, names.QUOTA_USED_UP)
+    assert waiting.message.startswith("waits until pods on their way out have ended; all quotas together use 4 ")
+    assert [release.pod for release in settle(without(view, {"a/a-3", "a/a-2"})).ungate] == [comes]
 
 
 def test_a_mark_alone_takes_nobody_off_the_books():
@@ -494,3 +591,14 @@ def test_a_claimant_is_told_for_whose_end_it_waits_from_the_first_moment_to_the_
         "waits until pods evicted for it have ended: a/a-2; "
         "all quotas together use 3 nvidia.com/gpu, the pod asks for 2, and the mins of all quotas add up to 4",
     )
+
+
+def test_a_pod_whose_quota_has_gone_loses_its_label():
+    """Else it is said to run on what is borrowed, though nobody could take it back; one that waits for a fault keeps it."""
+    pods = [*running("a", 2), *running("b", 2)]
+    view = teams([machine("n1", 4)], [quota("a", 1), quota("b", 1, faults=("spec.min: none",))], pods)
+    labelled = replace(
+        view, pods=tuple(replace(p, capacity=names.OVER_QUOTA) for p in view.pods), quotas=view.quotas[1:]
+    )
+    decision = settle(labelled)
+    assert [(each.pod, each.capacity) for each in decision.relabel] == [("a/a-0", ""), ("a/a-1", "")]

@@ -191,3 +191,20 @@ def test_who_is_kept_from_a_board_that_could_be_cut_is_told_for_whom():
             "needs 3 x 1g.5gb on one node; node n00 has that free, but keeps it for a/four, which stands before this pod",
         ),
     }
+
+
+@pytest.mark.parametrize("evicted_for", ["a/gone", "b/waits"], ids=["for who has gone", "for another"])
+def test_a_slice_that_somebody_leaves_is_said_to_be_held_until_then(evicted_for):
+    holders = [bound(f"b/{n}", "n1", "3g.20gb", created="2026-03-02T08:00:00Z") for n in ("ends", "stays")]
+    nodes = [node("n1", placements={"0": [used("3g.20gb", 0), used("3g.20gb", 4)]})]
+    view = replace(
+        cluster(nodes, [*holders, gated("a/next", "3g.20gb")]), quotas=(gigabytes("a", 40), gigabytes("b", 20))
+    )
+    view = begin(view)
+    going = tuple(replace(p, terminating=True, evicted_for=evicted_for) if p.key == "b/ends" else p for p in view.pods)
+    decision = settle(replace(view, pods=going))
+    assert (decision.evict, decision.ungate, decision.layouts) == ((), (), ())
+    (waiting,) = decision.waiting
+    assert (waiting.reason, waiting.message) == (
+        names.PLACE_HELD, "needs 3g.20gb; node n1 has it when pods that are on their way out have ended",
+    )  # fmt: skip

@@ -163,6 +163,9 @@ def test_modes_are_an_ordered_list(text, modes):
                      f"metadata.annotations[nos.nebuly.com/gpu-fractoin]: 0.5: there is no such key: write {FRACTION}", id="W34 annotation"),
         pytest.param({"annotations": {"nos.nebuly.com/gpu-memry.main": "1"}},
                      f"metadata.annotations[nos.nebuly.com/gpu-memry.main]: 1: there is no such key: write {MEMORY}.main", id="W34 container key"),
+        pytest.param({"annotations": {names.NON_PREEMPTIBLE: "True"}},
+                     f'metadata.annotations[{names.NON_PREEMPTIBLE}]: True: a pod with "true" borrows nothing and is never evicted; '
+                     'write that, or "false"', id="evicted all the same"),
         pytest.param({"limits": {"nvidia.com/gpu-10gib": "1"}},
                      "spec.containers[0].resources.limits[nvidia.com/gpu-10gib]: 1: there is no such resource: write nvidia.com/gpu-10gb",
                      id="W34 MPS slice"),
@@ -238,6 +241,13 @@ def test_what_is_noticed_without_harm_is_a_warning():
         "nos.nebuly.com/team is no key of Apportion and asks for nothing",
         'nvidia.com/gpumem is a key of HAMi and asks for nothing here; write nos.nebuly.com/gpu-memory: "3000Mi"',
     )
+
+
+@pytest.mark.parametrize(("stored", "told"), [("3k", "3000Mi"), (40, "40Mi")])
+def test_advice_can_be_copied_although_the_api_server_writes_amounts_its_own_way(stored, told):
+    """W39: 3000 in a manifest reaches us as 3k."""
+    (warning,) = read_requests(make_pod(limits={"nvidia.com/gpumem": stored})).warnings
+    assert warning.endswith(f'write {MEMORY}: "{told}"')
 
 
 def record(asked, given, mode="mig", **more):

@@ -155,12 +155,6 @@ def test_where_no_other_mode_serves_the_reason_of_the_barred_one_is_told_too():
         (share("0.5"), make_node(product=T4, mode="timeslicing"),
          "metadata.annotations[nos.nebuly.com/gpu-fraction]: 0.5: no board serves it by mig or mps; "
          "Tesla-T4 is time-sliced, for pods that name it: nos.nebuly.com/gpu-mode: timeslicing"),
-        (share("0.5"), make_node(mode=None),
-         "metadata.annotations[nos.nebuly.com/gpu-fraction]: 0.5: no board serves it by mig or mps; "
-         "the pod may use no node that is labelled nos.nebuly.com/gpu-partitioning and whose boards are known"),
-        (share("0.5"), make_node(product="NVIDIA-Unheard-Of"),
-         "metadata.annotations[nos.nebuly.com/gpu-fraction]: 0.5: no board serves it by mig or mps; "
-         "the pod may use no node that is labelled nos.nebuly.com/gpu-partitioning and whose boards are known"),
     ],
 )  # fmt: skip
 def test_what_nothing_can_ever_serve_is_refused_naming_what_exists(pod, node, told):

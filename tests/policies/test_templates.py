@@ -322,6 +322,33 @@ SEVERAL = template(
             id="one more",
         ),
         pytest.param(
+            STORED,
+            template(containers=[half("renamed")], annotations={FRACTION: "0.5", CONTAINER: "main"}),
+            {FRACTION: "0.5", CONTAINER: "renamed"},
+            id="its container has another name",
+        ),
+        pytest.param(
+            STORED,
+            template(
+                containers=[container("renamed", limits={names.GPU: "1"})],
+                annotations={FRACTION: "0.5", CONTAINER: "main"},
+            ),
+            {},
+            id="another name and a whole GPU",
+        ),
+        pytest.param(
+            SEVERAL,
+            template(containers=[half("a")], annotations={f"{FRACTION}.a": "0.5", f"{FRACTION}.b": "0.25"}),
+            {FRACTION: "0.5", CONTAINER: "a"},
+            id="one of several is gone",
+        ),
+        pytest.param(
+            STORED,
+            template(containers=[half("a"), half("b")], annotations={FRACTION: "0.5", CONTAINER: "main"}),
+            {f"{FRACTION}.a": "0.5", f"{FRACTION}.b": "0.5"},
+            id="two with other names",
+        ),
+        pytest.param(
             template(limits={names.GPU: "1"}),
             template(limits={names.GPU: "500m"}),
             {FRACTION: "0.5", CONTAINER: "main"},
@@ -332,6 +359,27 @@ SEVERAL = template(
 def test_what_an_update_brings_takes_the_place_of_the_share_that_was_there(old, pods, annotations):
     after = rewritten(pods, old)
     assert after["metadata"].get("annotations", {}) == annotations
+
+
+def test_a_share_that_goes_with_its_container_is_told():
+    """It may have been written as an annotation, and its author forget that the container bears another name now."""
+    gone = template(containers=[half("a")], annotations={f"{FRACTION}.a": "0.5", f"{FRACTION}.b": "0.25"})
+    assert admitted(gone, SEVERAL).warnings[-1] == (
+        "nos.nebuly.com/gpu-fraction.b 0.25 is taken out of the template: container b is gone"
+    )
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param({FRACTION: "0.5", CONTAINER: "gone"}, id="chosen anew"),
+        pytest.param({FRACTION: "0.25", CONTAINER: "main"}, id="asked anew"),
+        pytest.param({FRACTION: "0.5", CONTAINER: "main", f"{FRACTION}.gone": "0.5"}, id="for another one"),
+    ],
+)
+def test_what_an_update_asks_for_a_container_that_is_gone_is_a_fault(annotations):
+    (found, *_) = admitted(template(containers=[half("renamed")], annotations=annotations), STORED).faults
+    assert "no container has that name: the pod has renamed" in found
 
 
 def test_the_same_manifest_again_changes_nothing_and_says_nothing():

@@ -10,28 +10,29 @@ from reconciler.health import Pulse
 
 
 class Leader:
-    """One term; `held` becomes false when the test says so."""
+    """One term, for as long as `held` says so; `now` is the time of day, where it is not `clock`'s."""
 
-    def __init__(self, client, clock, **options):
-        self.held = True
+    def __init__(self, client, clock, now=None, **options):
+        self.held = lambda: True
         leadership = Leadership(float("inf"), clock)
-        leadership.held = lambda: self.held
+        leadership.held = lambda: self.held()  # noqa: PLW0108 (a test gives it another meanwhile)
         self.controller = Controller(
             client,
             leadership,
             threading.Event(),
             Pulse(),
             write_timeout_s=5.0,
-            now=lambda: 1.8e9 + clock(),
+            now=now or (lambda: 1.8e9 + clock()),
             clock=clock,
             **options,
         )
 
-    def see(self, version, *, nodes=(), pods=(), quotas=()):
+    def see(self, version, *, nodes=(), pods=(), quotas=(), namespaces=()):
         """Put objects before the leader, as its watches would, each quota under its kind."""
         seen = self.controller.cluster
         fill(seen.nodes, nodes, version)
         fill(seen.pods, pods, version)
+        fill(seen.namespaces, namespaces, version)
         for kind in seen.quotas:
             fill(seen.quotas[kind], [quota for quota in quotas if quota["kind"] == kind], version)
 

@@ -70,11 +70,12 @@ class World:
             entries[f"{meta['namespace']}/{meta['name']}"] = Entry(meta["uid"], meta["resourceVersion"], seen)
         self.pods.store.replace(entries, version)
 
-    def apply(self, *releases, layouts=(), cuts=()):
+    def apply(self, *releases, layouts=(), cuts=(), due_s=math.inf):
         decision = Decision(
             ungate=tuple(self.release(key) for key in releases), layouts=tuple(layouts), cuts=tuple(cuts)
         )
-        return self.applier.apply(decision, picture(self.nodes.store.list(), self.pods.store.list(), self.now))
+        seen = picture(self.nodes.store.list(), self.pods.store.list(), self.now)
+        return self.applier.apply(decision, seen, due_s)
 
     def release(self, key):
         pod = self.pods.store.get(key)
@@ -112,20 +113,16 @@ def test_a_label_that_is_not_true_is_written_and_seen_at_once(server, world):
 
 
 @pytest.mark.parametrize(
-    ("news", "answer_s", "written"),
+    ("news", "due_s", "answer_s", "written"),
     [
-        pytest.param(
-            True,
-            0.4,
-            3,
-            id="news: what begins within a second, since where pods come all the time there is news all the time",
-        ),
-        pytest.param(False, 0.4, 4, id="no news: what was decided holds"),
-        pytest.param(False, 4.0, 3, id="no news: but no longer than ten seconds without deciding"),
+        pytest.param(True, math.inf, 0.4, 3, id="news: a second is over, and pods may come all the time"),
+        pytest.param(False, math.inf, 0.4, 4, id="no news: what was decided holds"),
+        pytest.param(False, math.inf, 4.0, 3, id="no news: but nothing is carried out for longer than ten seconds"),
+        pytest.param(False, 2.0, 1.0, 2, id="no news: but there are victims to go on with"),
     ],
 )
 def test_a_claim_does_not_wait_until_ten_thousand_releases_are_written(
-    server, client, monkeypatch, news, answer_s, written
+    server, client, monkeypatch, news, due_s, answer_s, written
 ):
     monkeypatch.setattr("reconciler.apply.WORKERS", 1)
     world = World(client)
@@ -139,7 +136,7 @@ def test_a_claim_does_not_wait_until_ten_thousand_releases_are_written(
 
     for number in range(4):
         server.route("PATCH", f"{PODS_OF_A}/p{number}", slowly)
-    assert world.apply(*keys) == (math.inf if written == 4 else 0.0)
+    assert world.apply(*keys, due_s=due_s) == (math.inf if written == 4 else 0.0)
     assert [request.path for request in server.requests] == [f"{PODS_OF_A}/p{number}" for number in range(written)]
     world.applier.close()
 

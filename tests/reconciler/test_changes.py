@@ -8,6 +8,7 @@ import pytest
 from policies.governing import QuotaView
 from reconciler.changes import Changes, is_news
 from reconciler.observe import picture, project_node, project_pod
+from reconciler.policies import project_policy
 from tests.builders import raw_node, raw_pod
 
 GATE = "nos.nebuly.com/admission"
@@ -80,6 +81,26 @@ def test_with_quotas_the_pods_that_they_govern_and_the_room_on_all_nodes_matter(
     raw = raw_pod(key, limits={"cpu": "1"}, **({"node": node} if node else {}))
     changes.pod(key, None, project_pod(json.dumps(raw).encode()))
     assert changes.any.is_set() is starts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "starts"),
+    [
+        pytest.param(None, {}, True, id="it comes"),
+        pytest.param({}, None, True, id="it goes"),
+        pytest.param({}, {"spec": {"quota": {"admission": "label"}}}, True, id="its pods wait no longer"),
+        pytest.param({}, {"status": {"conditions": [{"type": "Ready"}]}}, False, id="we write its condition"),
+    ],
+)
+def test_a_policy_starts_a_cycle_only_by_what_decisions_read(old, new, starts):
+    def seen(fields):
+        written = {"metadata": {"name": "policy", "namespace": "team-a"}, "spec": {}, **fields}
+        return project_policy(json.dumps(written).encode())
+
+    changes = Changes()
+    changes.policy("team-a/policy", None if old is None else seen(old), None if new is None else seen(new))
+    assert changes.any.is_set() is starts
+    assert changes.news.is_set() is starts
 
 
 @pytest.mark.parametrize(

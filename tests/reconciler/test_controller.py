@@ -26,10 +26,11 @@ N1 = "/api/v1/nodes/n1"
 OTHERS = (
     "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
     "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
+    "/apis/nos.nebuly.com/v1alpha1/gpupolicies",
     "/apis/policy/v1/poddisruptionbudgets",
     "/api/v1/namespaces",
 )
-ELASTIC, COMPOSITE, BUDGETS, NAMESPACES = OTHERS
+ELASTIC, COMPOSITE, POLICIES, BUDGETS, NAMESPACES = OTHERS
 DEPLOYMENTS, DAEMONSETS = "/apis/apps/v1/deployments", "/apis/apps/v1/daemonsets"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 SLICE = {"nvidia.com/mig-1g.5gb": "1"}
@@ -178,6 +179,23 @@ def test_the_term_ends_with_the_lease(server, term):
         assert leading.pulse.alive()
 
 
+def test_once_it_is_to_end_no_further_write_begins(server, term, monkeypatch):
+    """R06: the lease is given up at once, not after what may be ten seconds of writes."""
+    monkeypatch.setattr("reconciler.apply.WORKERS", 1)
+    leading = term()
+    other = raw_pod("team-a/zeta", limits=SLICE, gates=[GATE], version="10")
+    server.route("GET", PODS, listing([gated(), other], 10))
+
+    def end(_, wire):
+        leading.stop.set()
+        wire.json(200, free())
+
+    server.route("PATCH", TRAIN, end)
+    with leading.running():
+        leading.ended()
+    assert len([request for request in server.requests if request.method == "PATCH"]) == 1
+
+
 def test_a_cut_is_allowed_only_after_the_pods_of_its_node_are_read_afresh(server, term):
     """ADR 3, step 4: a pod that the watch has not told of yet holds a withdrawn slice."""
 
@@ -291,6 +309,21 @@ def test_the_status_of_a_quota_starts_no_cycle_but_its_spec_does(server, term):
         leading.others[ELASTIC].send("MODIFIED", quota("8", 2, min={"nvidia.com/gpu": 2}))
         leading.wait_for_view(lambda view: view.quotas[0].generation == 2)
         assert len(leading.views) == count + 1
+
+
+def test_policies_are_in_the_view(server, term):
+    """Design 3.2, quota.admission: whether pods wait for their quota is decided here too."""
+    written = {
+        "metadata": {"name": "p", "namespace": "team-a", "uid": "p", "resourceVersion": "6", "generation": 1},
+        "spec": {"quota": {"admission": "label"}},
+    }
+    with term(lambda _: Decision()).running() as leading:
+        leading.others[POLICIES].send("ADDED", written)
+        leading.wait_for_view(lambda view: [policy.gates for policy in view.policies] == [False])
+        leading.others[POLICIES].send(
+            "DELETED", {**written, "metadata": {**written["metadata"], "resourceVersion": "8"}}
+        )
+        leading.wait_for_view(lambda view: not view.policies)
 
 
 def test_a_victim_counts_as_ending_before_the_watch_tells(server, term):

@@ -18,6 +18,7 @@ LEASE = f"{LEASES}/apportion-reconciler"
 OTHERS = (
     "/apis/nos.nebuly.com/v1alpha1/elasticquotas",
     "/apis/nos.nebuly.com/v1alpha1/compositeelasticquotas",
+    "/apis/nos.nebuly.com/v1alpha1/gpupolicies",
     "/apis/policy/v1/poddisruptionbudgets",
     "/api/v1/namespaces",
 )

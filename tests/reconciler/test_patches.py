@@ -61,10 +61,13 @@ def test_the_label_goes_into_the_patch_that_releases():
     assert plain(release_patch(pod, release, AT))["metadata"]["labels"] == {"nos.nebuly.com/capacity": "over-quota"}
 
 
-def test_a_label_alone_is_written_to_the_state_that_was_judged():
-    relabel = Relabel(pod="team-a/train", uid="u", version="7", capacity="in-quota")
+@pytest.mark.parametrize(
+    ("capacity", "written"), [("in-quota", "in-quota"), ("", None)], ids=["a label", "none any more"]
+)
+def test_a_label_alone_is_written_to_the_state_that_was_judged(capacity, written):
+    relabel = Relabel(pod="team-a/train", uid="u", version="7", capacity=capacity)
     assert plain(relabel_patch(relabel)) == {
-        "metadata": {"resourceVersion": "7", "labels": {"nos.nebuly.com/capacity": "in-quota"}}
+        "metadata": {"resourceVersion": "7", "labels": {"nos.nebuly.com/capacity": written}}
     }
 
 

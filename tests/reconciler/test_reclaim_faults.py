@@ -119,9 +119,7 @@ class Story:
         leader = Leader(self._client, lambda: self.now)
         before = self.cluster.writes
         if kill_after is not None:
-            leader.controller._evictor._held = leader.controller._applier._held = lambda: (
-                self.cluster.writes - before < kill_after
-            )
+            leader.held = lambda: self.cluster.writes - before < kill_after
         for _ in range(cycles):
             self.now += 6.0  # beyond the timeout of a write, so that what is unknown is looked at
             leader.see(str(self.cluster._version), nodes=[NODE], pods=self.cluster.pods(), quotas=QUOTAS)

@@ -23,7 +23,7 @@ from webhook.errors import MalformedReview
 from webhook.review import mutate, validate
 
 _SCENARIOS = Path(__file__).parents[1] / "scenarios"
-_NAMESPACES = ("team-a", "team-a", "strict", "lent", "idle", "broken", "one", "")
+_NAMESPACES = ("team-a", "team-a", "strict", "lent", "idle", "broken", "one", "ruled", "faulty", "")
 _SUBRESOURCES = ("", "", "", "resize", "ephemeralcontainers", "status")
 _USERS = ("alice", "alice", "system:node:n1", "system:serviceaccount:apportion-system:apportion-reconciler", "")
 _PLURALS = {
@@ -31,6 +31,7 @@ _PLURALS = {
     "Namespace": ("", "namespaces"),
     "ElasticQuota": (names.API_GROUP, "elasticquotas"),
     "CompositeElasticQuota": (names.API_GROUP, "compositeelasticquotas"),
+    "GpuPolicy": (names.API_GROUP, "gpupolicies"),
     **{kind.name: (kind.group, kind.plural) for kind in KINDS},
 }
 _ANNOTATIONS = (
@@ -54,7 +55,7 @@ _KEYS = (
     "metadata", "spec", "annotations", "labels", "limits", "requests", "resources", "containers", "initContainers", "env", "name", "value",
     "securityContext", "runAsUser", "privileged", "affinity", "nodeAffinity", "schedulingGates", "nodeName", "hostIPC", "restartPolicy", "overhead",
     "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", "matchExpressions", "tolerations", "nodeSelector", "volumeMounts", "mountPath",
-    "template", "min", "max", "namespaces", "deletionTimestamp", "ephemeralContainers", "schedulerName", "priority", "status", "phase",
+    "template", "min", "max", "namespaces", "rules", "match", "wholeGpu", "limits", "modes", "deletionTimestamp", "ephemeralContainers", "schedulerName", "priority", "status", "phase",
 )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from certs.mounted import Mounted
 from kube import logs
 from webhook.app import create_app
 from webhook.metrics import Metrics
-from webhook.server import THREADS, Server, Serving, Worker
+from webhook.server import Server, Serving
+from webhook.worker import THREADS, Worker
 
 
 def mutate(body: bytes) -> bytes:

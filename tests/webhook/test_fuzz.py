@@ -14,7 +14,7 @@ from policies import names
 from tests.builders import raw_pod
 from tests.policies.odd_pods import pods
 from tests.webhook.fuzz import Fuzzer, faults
-from tests.webhook.test_review import CLUSTER, review
+from tests.webhook.reviews import CLUSTER, review
 from webhook.errors import MalformedReview
 from webhook.review import mutate, validate
 
@@ -31,7 +31,7 @@ def test_a_sound_review_is_answered_and_no_wish_is_let_through(seed):
         assert not found, f"seed {seed}, review {number}: {found}\n{json.dumps(written)}"
 
 
-@given(pods, st.sampled_from(["team-a", "strict", "lent", "broken", "one"]))
+@given(pods, st.sampled_from(["team-a", "strict", "lent", "broken", "one", "ruled", "faulty"]))
 def test_odd_pods_are_answered_too(pod, namespace):
     written = json.loads(review(pod, namespace=namespace))
     assert faults(mutate, written, CLUSTER, sound=True, foreign=FOREIGN) == []
@@ -108,7 +108,9 @@ def test_a_damaged_body_is_answered_or_malformed():
 
 @pytest.mark.parametrize("call", [mutate, validate])
 @pytest.mark.parametrize("depth", [100, 900, 1_000, 100_000])
-@pytest.mark.parametrize("where", [b'"dryRun": false', b'"image": "registry.k8s.io/pause:3.10"', b'"name": "main"'])
+@pytest.mark.parametrize(
+    "where", [b'"options": {"kind": "CreateOptions"}', b'"image": "registry.k8s.io/pause:3.10"', b'"name": "main"']
+)
 def test_deep_json_is_answered_or_malformed(call, depth, where):
     """And never the end of the process: nothing here recurses in C without a limit."""
     pod = raw_pod(annotations={names.FRACTION: "0.5"})

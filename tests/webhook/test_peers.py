@@ -6,6 +6,7 @@ The bar is the patience of 2 s that we have with a peer; what is asserted is mos
 import http.client
 import resource
 import socket
+import ssl
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
@@ -103,7 +104,7 @@ def test_requests_that_drip_delay_nobody_and_are_hung_up_on(server, kept, first,
         assert longest_wait(kept, 1.5) < 1.0
         assert seconds(lambda: ask(server.connect())) < 1.0
         peers[0].sock.settimeout(5)
-        with suppress(OSError):
+        with suppress(ConnectionError, ssl.SSLError):  # a reset, or an end without a goodbye; no timeout
             assert peers[0].sock.recv(1) == b""
 
 
@@ -131,7 +132,7 @@ def test_forty_bodies_of_8_mib_fit_into_bounded_memory(server, kept, pause_s):
     while any(thread.is_alive() for thread in threads):
         waits.append(longest_wait(kept, 0.2))
     assert max(waits) < 2.0
-    assert peak_mib(server) < 200
+    assert peak_mib(server) < 150
     assert ask(kept)[0] == 200
 
 
@@ -155,6 +156,27 @@ def test_a_body_in_chunks_is_refused_before_it_arrives(server):
     assert answer.status == 411
     assert answer.read()
     assert peer.sock.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param(b"Content-Length: 1000000000\r\n", id="ten digits"),
+        pytest.param(b"Content-Length: 2\r\nContent-Length: 0\r\n", id="two lengths"),
+        pytest.param(b"Content-Length: +2\r\n", id="a sign"),
+        pytest.param(b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", id="a length of chunks"),
+    ],
+)
+def test_after_a_body_of_unclear_length_nothing_is_taken_for_a_request(server, framing):
+    """Whoever reads the length otherwise than we do would slip a second request past what stands between us."""
+    peer = server.connect()
+    peer.connect()
+    peer.sock.sendall(HEAD + framing + b"\r\n" + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    read = b""
+    while piece := peer.sock.recv(65536):
+        read += piece
+    assert read.count(b"HTTP/1.1 ") == 1
+    assert read[9:10] == b"4"
 
 
 def test_requests_that_arrive_together_are_answered_in_turn(server):

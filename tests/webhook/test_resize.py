@@ -8,19 +8,23 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.estimate import Standings
+from policies.gpupolicy import Policies
+from policies.policy import PolicyView
 from tests.builders import raw_pod
 from tests.policies.teams import quota
-from tests.webhook.test_review import RECONCILER, review
+from tests.webhook.reviews import RECONCILER, review
 from webhook.review import validate
 
 QUOTAS = (
     quota("a", cpu=4),
     replace(quota("capped", cpu=4), max={"cpu": 6000}),
     quota("broken", cpu=4, faults=("spec.min[x]: x: is no resource",)),
+    quota("labelled", cpu=0),
 )
 # `a` and `capped` own 8 CPUs together, for what is at fault owns nothing; of these each uses 3.
 CLUSTER = SimpleNamespace(
-    standings=Standings.of(QUOTAS, {"ElasticQuota a/quota": {"cpu": 3000}, "ElasticQuota capped/quota": {"cpu": 3000}})
+    standings=Standings.of(QUOTAS, {"ElasticQuota a/quota": {"cpu": 3000}, "ElasticQuota capped/quota": {"cpu": 3000}}),
+    policies=Policies([PolicyView(namespace="labelled", name="policy", gates=False)]),
 )
 STAYS = {names.NON_PREEMPTIBLE: "true"}
 GATED = {"node": None, "gates": [names.GATE]}
@@ -95,3 +99,16 @@ def test_a_container_that_grows_while_another_shrinks_counts_by_the_sum():
 
     update = review(body("4", "1"), body("1", "4"), operation="UPDATE", namespace="a", subResource="resize")
     assert json.loads(validate(update, CLUSTER))["response"]["allowed"]
+
+
+@pytest.mark.parametrize(
+    "fields", [pytest.param({}, id="it runs"), pytest.param(GATED, id="at the gate for its slice")]
+)
+def test_where_the_policy_only_labels_a_pod_may_grow_to_what_a_new_one_may_have(fields):
+    """Design 3.2, quota.admission: what it has above min may be taken back, and that is all."""
+    response = resize("labelled", "1", "9", **fields)
+    more = "9" if fields else "8"
+    assert (response["allowed"], response["warnings"]) == (
+        True,
+        [f"is {more} cpu above the min of labelled/quota; may be evicted"],
+    )

@@ -4,14 +4,18 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from selectors import DefaultSelector
 from types import SimpleNamespace
 
 import pytest
 
 from tests.webhook.process import HOST, ask, seconds, serving, stuck_peers
-from webhook.server import Server, Worker
+from webhook.connection import Connection, Memory
+from webhook.server import Server
+from webhook.worker import Worker
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +173,18 @@ def test_a_signal_that_arrives_inside_the_pool_does_not_wait_for_the_pool():
     thread.start()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_who_is_hung_up_on_while_the_poller_has_news_of_it_is_counted_once():
+    """Room for one peer is made by hanging up on another, of which the same turn of the loop may tell something."""
+    worker = object.__new__(Worker)
+    worker.pending_conns, worker.poller, worker.alive, worker.nr_conns = deque(), DefaultSelector(), True, 2
+    ours, theirs = socket.socketpair()
+    with theirs, worker.poller:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        worker._await(Connection(tls, (HOST, 1), (HOST, 2), Memory()))
+        theirs.sendall(b"\x16")
+        ((key, _),) = worker.poller.select(5)
+        worker._hang_up(worker.pending_conns[0])
+        key.data(key.fileobj)
+    assert worker.nr_conns == 1

@@ -5,21 +5,25 @@ import threading
 
 import pytest
 
+from policies.annotations import PlacedSlice, write_status
 from policies.constraints import Constraints
 from tests.apiserver.server import PATIENCE_S
 from tests.apiserver.steps import Live, events, listing, refusal
 from tests.builders import raw_node, raw_pod
 from tests.webhook.fuzz import Fuzzer
+from tests.webhook.reviews import answer, review
 from webhook.review import mutate
+from webhook.tally import Tally
 from webhook.view import ClusterView, project_elastic, project_namespace, project_node
 
 NODES, NAMESPACES = "/api/v1/nodes", "/api/v1/namespaces"
 ELASTIC, COMPOSITE = (f"/apis/nos.nebuly.com/v1alpha1/{kind}elasticquotas" for kind in ("", "composite"))
+POLICIES = "/apis/nos.nebuly.com/v1alpha1/gpupolicies"
 
 
 @pytest.fixture
 def view(server, client):
-    for path in (ELASTIC, COMPOSITE):
+    for path in (ELASTIC, COMPOSITE, POLICIES):
         server.route("GET", path, listing([], 5))
         server.route("GET", path, events(), watch=True)
     view = ClusterView(client)
@@ -102,6 +106,69 @@ def test_what_quotas_use_is_known_from_their_status(server, view):
     until(lambda: not view.standings.governs("team-a"))
     assert [item.key for item in view.quotas] == ["idle/quota"]
     live.end()
+
+
+def test_what_nodes_show_in_use_is_no_longer_taken_for_given_away(server, view):
+    """Four of an A30 are given away: the fifth pod has to go elsewhere, until they are bound and end."""
+    live, a30 = Live(), "NVIDIA-A30"
+    used = write_status({0: tuple(PlacedSlice(profile="1g.6gb", start=start, used=True) for start in range(4))}, "1")
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([node("a100"), node("a30", product=a30)] if path == NODES else [], 5))
+        server.route("GET", path, live if path == NODES else events(), watch=True)
+    view.tally = Tally(lambda: 0.0)  # time alone brings nothing back
+    view.start()
+    until(view.synced)
+
+    def gets(**fields):
+        asking = review(raw_pod(annotations={"nos.nebuly.com/gpu-fraction": "0.25"}), **fields)
+        return answer(mutate, asking, view)["warnings"][0].split()[3]
+
+    assert [gets() for _ in range(5)] == ["nvidia.com/mig-1g.6gb"] * 4 + ["nvidia.com/mig-1g.10gb"]
+    assert gets(dryRun=True) == "nvidia.com/mig-1g.10gb"
+    live.send("MODIFIED", node("a30", 6, product=a30, annotations=used))
+    live.send("MODIFIED", node("a30", 7, product=a30))
+    until(lambda: gets(dryRun=True) == "nvidia.com/mig-1g.6gb")
+    live.end()
+
+
+def policy(version, namespace="team-a", **spec):
+    metadata = {"name": "policy", "namespace": namespace, "uid": namespace, "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": spec}
+
+
+def test_policies_hold_as_soon_as_the_watch_tells(server, view):
+    live = Live()
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    server.route("GET", POLICIES, listing([policy(5, rules=[{"modes": ["mps"]}])], 5))
+    server.route("GET", POLICIES, live, watch=True)
+    view.start()
+    until(view.synced)
+
+    def modes(namespace="team-a"):
+        return view.policies.governing(namespace).rule_for({}).modes
+
+    assert (modes(), modes("team-b")) == (("mps",), ("mig", "mps"))
+    assert view.policies is view.policies  # made once for all reviews until something changes
+    live.send("MODIFIED", policy(6, rules=[{"modes": ["mig"]}]))
+    until(lambda: modes() == ("mig",))
+    live.send("MODIFIED", policy(7, rules=[{"modes": "mig"}]))
+    until(lambda: view.policies.governing("team-a").faults)
+    live.send("DELETED", policy(8))
+    until(lambda: modes() == ("mig", "mps"))
+    live.end()
+
+
+def test_nothing_is_answered_before_the_policies_are_known(server, view):
+    """W26: an empty memory is not taken for a cluster without policies."""
+    for path in (NODES, NAMESPACES):
+        server.route("GET", path, listing([], 5))
+        server.route("GET", path, events(), watch=True)
+    server.route("GET", POLICIES, refusal(503))
+    view.start()
+    server.wait_for(2, "GET", POLICIES)
+    assert not view.synced()
 
 
 def test_a_status_that_somebody_spoilt_counts_as_none():

@@ -1,0 +1,91 @@
+"""What one decision leaves for the next, so that a small change costs little.
+
+Nothing is decided by it: with a memo and without, a view comes to the same decision. All that it keeps follows from
+frozen objects, and is given out only while those are the same, or equal in all that it follows from.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from policies.charges import Place
+from policies.constraints import Constraints
+from policies.seating import Nodes
+from policies.supply import Supply, survey
+from policies.view import NodeView, PodView
+
+_REMEMBERED: Final = 1 << 14  # constraints and nodes that are no more, until all are forgotten
+
+
+class _Surveyed(msgspec.Struct, frozen=True, eq=False):
+    """A node and what was seen of it, which decides what it can give."""
+
+    node: NodeView
+    bound: Sequence[PodView]
+    promised: frozenset[str]
+    leaving: frozenset[str]
+    supply: Supply
+
+
+class Memo:
+    """Kept by who decides again and again; for one decision at a time."""
+
+    def __init__(self) -> None:
+        self._surveyed: dict[str, _Surveyed] = {}
+        self._charged: Sequence[NodeView] = ()
+        self._places: dict[str | Constraints, Place] = {}
+        self._planned: Sequence[NodeView] = ()
+        self._admitting: dict[Constraints, Nodes] = {}
+
+    def supply(
+        self, node: NodeView, bound: Sequence[PodView], promised: frozenset[str], leaving: Collection[str]
+    ) -> Supply:
+        """Return what a node can give, as `survey` finds it."""
+        here = frozenset(pod.key for pod in bound if pod.key in leaving) if leaving else frozenset()
+        known = self._surveyed.get(node.name)
+        if (
+            known is None
+            or not (known.node is node or known.node == node)
+            or known.bound != bound
+            or known.promised != promised
+            or known.leaving != here
+        ):
+            known = _Surveyed(node, bound, promised, here, survey(node, bound, promised, here))
+            self._surveyed[node.name] = known
+        return known.supply
+
+    def places(self, nodes: Sequence[NodeView]) -> dict[str | Constraints, Place]:
+        """Return the places of pods on these nodes, by the name of a node or constraints; who finds more adds them."""
+        if len(self._places) > _REMEMBERED or not _alike(self._charged, nodes):
+            self._places = {}
+        self._charged = nodes
+        return self._places
+
+    def admitting(self, nodes: Sequence[NodeView]) -> dict[Constraints, Nodes]:
+        """Return which of these nodes, all of them up, admit pods with which constraints; who finds more adds it."""
+        if len(self._admitting) > _REMEMBERED or not _alike(self._planned, nodes):
+            self._admitting = {}
+        self._planned = nodes
+        return self._admitting
+
+    def forget_others(self, nodes: Sequence[NodeView]) -> None:
+        """Forget nodes that are no more."""
+        if len(self._surveyed) > len(nodes):
+            names = {node.name for node in nodes}
+            self._surveyed = {name: known for name, known in self._surveyed.items() if name in names}
+
+
+def _alike(before: Sequence[NodeView], nodes: Sequence[NodeView]) -> bool:
+    """Return whether nodes are the same in the same order, in all that decides which pods they admit and what these cost."""
+    return len(before) == len(nodes) and all(
+        old is new
+        or (
+            old.name == new.name
+            and old.labels == new.labels
+            and old.taints == new.taints
+            and [(board.mode, board.model) for board in old.boards]
+            == [(board.mode, board.model) for board in new.boards]
+        )
+        for old, new in zip(before, nodes, strict=True)
+    )

@@ -1,0 +1,111 @@
+"""Which slices of a node are in use, where agent, counts and bound pods do not say it alike; now, and when pods have left."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from policies.annotations import PlacedSlice
+from policies.boards import Board
+from policies.geometry import by_start
+from policies.placement import arrange, largest_first, lay_out
+from policies.view import NodeView, PodView
+
+_REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many slices boards have, by profile; for reading only, since it is remembered.
+
+    Attributes:
+        exist: in all.
+        used: in use.
+        stay: not withdrawn.
+    """
+
+    exist: Counter[str]
+    used: Counter[str]
+    stay: Counter[str]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def tally(boards: tuple[Board, ...]) -> Tally:
+    """Count the slices of boards."""
+    slices = [item for board in boards for item in board.slices]
+    return Tally(
+        exist=Counter(item.profile for item in slices),
+        used=Counter(item.profile for item in slices if item.used),
+        stay=Counter(item.profile for item in slices if not item.withdrawn),
+    )
+
+
+def occupied(node: NodeView, need: Counter[str]) -> NodeView:
+    """Return the node with every slice at its place, where only counts or bound pods tell of it.
+
+    Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
+    given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
+    """
+    laid_out = tuple(_laid_out(board) if board.counted else board for board in node.boards)
+    missing = need - tally(laid_out).exist
+    if not missing and laid_out == node.boards:
+        return node
+    boards = list(laid_out)
+    for profile in sorted(missing.elements(), key=largest_first):
+        for position, board in enumerate(boards):
+            grown = _with_used(board, profile)
+            if grown:
+                boards[position] = grown
+                break
+    return replace(node, boards=tuple(boards))
+
+
+def held_by_ended(node: NodeView, bound: Sequence[PodView]) -> list[PlacedSlice]:
+    """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
+
+    Who counted them as used would evict a second pod for a lack that the first has already made good.
+    """
+    there = {pod.key for pod in bound}
+    slices = (item for board in node.boards for item in board.slices)
+    return [item for item in slices if item.used and item.pod is not None and item.pod not in there]
+
+
+def vacated(node: NodeView, leaving: Collection[str], gone: Counter[str]) -> NodeView:
+    """Return the node when pods have left that hold so many slices: those that are shown as theirs are free then.
+
+    Where the agent does not say whose slices are, the first ones are theirs: what it does not show yet is then another's.
+    """
+    left = Counter(gone)
+    boards = list(node.boards)
+    for theirs in (True, False):
+        for position, board in enumerate(boards):
+            slices = list(board.slices)
+            for index, item in enumerate(slices):
+                if item.used and (item.pod in leaving if theirs else item.pod is None and left[item.profile] > 0):
+                    slices[index] = replace(item, used=False, pod=None)
+                    left[item.profile] -= 1
+            boards[position] = replace(board, slices=tuple(slices))
+    return replace(node, boards=tuple(boards))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _laid_out(board: Board) -> Board:
+    placed = lay_out(board.model, board.mode, board.counted)
+    if placed is None:
+        placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
+        board = replace(board, cuttable=False)
+    return replace(board, slices=placed, counted=())
+
+
+def _with_used(board: Board, profile: str) -> Board | None:
+    there = tuple(item.placement for item in board.slices)
+    found = arrange(board.model, board.mode, there, (profile,))
+    if found is None:
+        return None
+    (placement,) = found.placed
+    more = PlacedSlice(profile=placement.profile, start=placement.start, used=True)
+    return replace(board, slices=tuple(sorted((*board.slices, more), key=lambda item: by_start(item.placement))))

@@ -1,0 +1,80 @@
+"""A board as the planner sees it: slices that may not move, slices that are free or on their way."""
+
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from policies import names
+from policies.boards import Board
+from policies.catalogue import BoardModel
+from policies.geometry import Placements, by_start
+
+_REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
+
+UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
+"""A board of which we know nothing, so that nothing can be made on it."""
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """A board as the planner sees it.
+
+    Attributes:
+        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
+        model: what it can do; UNKNOWN where the slices are another tool's.
+        mode: its mode.
+        rigid: nothing may be created or destroyed on it now.
+        fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
+        open: those of them that nobody holds.
+        coming: those of `open` that do not exist yet: the board is being cut.
+        free: slices that exist, that nobody holds and that may go.
+        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
+        leaving: those of `free` or `open` that pods on their way out still hold, so that they cannot go yet.
+    """
+
+    index: int
+    model: BoardModel
+    mode: str
+    rigid: bool
+    fixed: Placements = ()
+    open: Placements = ()
+    coming: Placements = ()
+    free: Placements = ()
+    existing: Placements = ()
+    leaving: Placements = ()
+
+
+def left_over(board: Board) -> bool:
+    """Return whether a board bears slices of a mode that it is no longer in: given away as they are, nothing beside them."""
+    return any((item.start is None) != (board.mode == names.MPS) for item in board.slices)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def plot_of(board: Board, in_flight: bool, ordered: Placements | None, protected: frozenset[str]) -> Plot:
+    """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
+    used = [item.placement for item in board.slices if item.used]
+    idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
+    rigid = in_flight or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
+    if rigid:
+        target = Counter(used + idle) if ordered is None else Counter(ordered)
+        opened = sorted((target - Counter(used)).elements(), key=by_start)
+    else:
+        opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
+    return Plot(
+        index=board.index,
+        model=board.model,
+        mode=board.mode,
+        rigid=rigid,
+        fixed=tuple(sorted(used + opened, key=by_start)),
+        open=tuple(opened),
+        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
+        free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
+        existing=tuple(sorted((item.placement for item in board.slices), key=by_start)),
+    )
+
+
+def unused(board: Board, then: Board) -> Placements:
+    """Return the slices of a board that are used now and are not then."""
+    used, still = (Counter(item.placement for item in each.slices if item.used) for each in (board, then))
+    return tuple(sorted((used - still).elements(), key=by_start))
