@@ -27,6 +27,9 @@ _MEANT: Final = {name.rpartition("/")[2]: name for name in _SPELT} | {name: name
 _DIVISIBLE: Final = (*_PLAIN, names.GPU, names.GPU_MEMORY_QUOTA)
 """Resources of which a part can be owned: slices are counted as parts of GPUs. Others with a prefix come whole."""
 
+_MOST_GB: Final = 1_000_000
+"""More GB of GPU memory than a cluster has; what is written in bytes, from 1Mi on, is more."""
+
 # NVIDIA's plugins for whole virtual machines announce these: no misspelt GPU.
 _NOT_GPUS: Final = (f"{names.NVIDIA_PREFIX}pgpu", f"{names.NVIDIA_PREFIX}vgpu")
 
@@ -192,6 +195,10 @@ def _amounts(path: str, written: Mapping[str, Quantity] | None, faults: list[str
         elif amounts[name] % 1000 and name not in _DIVISIBLE and "/" in name:
             whole = -(-amounts[name] // 1000)
             faults.append(fault(f"{path}[{name}]", quantity, f"comes in whole numbers only: write {whole}"))
+        elif name == names.GPU_MEMORY_QUOTA and amounts[name] > _MOST_GB * 1000:
+            unit = 2**30 if str(quantity).endswith("i") else 10**9
+            meant = -(-amounts[name] // (unit * 1000))
+            faults.append(fault(f"{path}[{name}]", quantity, f"is counted in GB, not in bytes: write {meant}"))
     return amounts
 
 

@@ -1,5 +1,6 @@
 """Fixtures that tests of several packages share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from tests.apiserver.server import ApiServer
 # A machine that is busy with other things makes no law false.
 settings.register_profile("laws", deadline=None)
 settings.load_profile("laws")
+
+# A shell without job control starts what it runs by `&` with Ctrl-C ignored, and children inherit that: the programs
+# that tests start and end by Ctrl-C would never see it. Children of one that handles it get the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

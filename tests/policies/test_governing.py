@@ -109,6 +109,33 @@ def test_what_comes_whole_is_owned_whole(resource, amount, faults):
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        pytest.param("10Gi", 10, id="GiB"),
+        pytest.param("10G", 10, id="GB"),
+        pytest.param("15000Mi", 15, id="MiB, rounded up"),
+        pytest.param("1Ti", 1024, id="TiB"),
+        pytest.param(80_000_000_000, 80, id="bytes"),
+        pytest.param("1Mi", 1, id="the least in Mi"),
+        pytest.param(1_000_001, 1, id="just too much"),
+    ],
+)
+@pytest.mark.parametrize("field", ["min", "max"])
+def test_gpu_memory_written_in_bytes_is_refused_with_its_gb(field, written, meant):
+    """`10Gi` would own ten billion GB: a quota that guarantees and limits nothing real."""
+    path = f"spec.{field}[nos.nebuly.com/gpu-memory]"
+    quota = eq("a", "own", **{field: {"nos.nebuly.com/gpu-memory": written}})
+    faults = (f"{path}: {written}: is counted in GB, not in bytes: write {meant}",)
+    assert quota.faults == faults
+    assert govern([quota]).unready == {quota.title: (names.QUOTA_FAULTY, faults[0])}, "one that exists is Invalid"
+
+
+@pytest.mark.parametrize("gb", [0, 40, "2500m", "1k", 1_000_000, "1M"])
+def test_gpu_memory_of_the_largest_clusters_is_an_amount(gb):
+    assert eq(min={"nos.nebuly.com/gpu-memory": gb}).faults == ()
+
+
+@pytest.mark.parametrize(
     ("namespaces", "faults"),
     [
         pytest.param(None, ["spec.namespaces: missing: a composite quota lists the namespaces that it governs"], id="none"),
