@@ -1,6 +1,7 @@
 """What the API server makes of the manifests: kinds with defaults and faults, and the rights of the node agent."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 
@@ -86,12 +87,6 @@ def test_each_form_of_whole_gpu_is_kept_as_written(client, whole):
 
 
 FAULTS = [
-    pytest.param(
-        QUOTAS,
-        {"min": {"cpu": 12, "memory": "1Gi"}, "max": {"cpu": 10, "memory": "500Mi"}},
-        ["spec: Invalid value: min exceeds max in some resource: lower min or raise max"],
-        id="min-above-max",
-    ),
     pytest.param(
         QUOTAS,
         {"min": {"cpu": -1}, "max": {"memory": "-1Gi"}},
@@ -199,6 +194,40 @@ def test_faults_that_the_schema_can_see_are_refused_with_their_paths(client, res
         assert fault in refusal.value.message.replace("Invalid value: {}: ", "Invalid value: ")
     if resource is GPU_POLICIES:  # nothing that the schema refuses would be followed if it came another way
         assert view_policy(GpuPolicy(metadata=ObjectMeta(), spec=spec)).faults
+
+
+@pytest.mark.parametrize(
+    ("resource", "fields"),
+    [
+        pytest.param(QUOTAS, {}, id="ElasticQuota"),
+        pytest.param(COMPOSITES, {"namespaces": ["a"]}, id="CompositeElasticQuota"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("least", "most", "named"),
+    [
+        pytest.param({"cpu": 12}, {"cpu": "11500m"}, ["cpu"], id="one"),
+        pytest.param(
+            {"cpu": 12, "memory": "1Gi", "nvidia.com/gpu": 2, "example.com/fpga": 1},
+            {"cpu": 10, "memory": "500Mi", "nvidia.com/gpu": 2, "example.com/nic": 0},
+            ["cpu", "memory"],
+            id="beside those that do not",
+        ),
+        pytest.param(
+            {f"example.com/{number}": 1 for number in range(10, 42)},
+            {f"example.com/{number}": 0 for number in range(10, 42)},
+            [f"example.com/{number}" for number in range(10, 42)],
+            id="as many as a quota may name",
+        ),
+    ],
+)
+def test_all_resources_whose_min_exceeds_max_are_named(client, resource, fields, least, most, named):
+    """Q34. The API server knows no order of the keys of a map."""
+    with pytest.raises(Invalid) as refusal:
+        dry(client, resource, {"min": least, "max": most, **fields})
+    found = re.search(r"min exceeds max in (\[.*?\]): lower min or raise max", refusal.value.message)
+    assert found is not None, refusal.value.message
+    assert sorted(json.loads(found[1])) == named
 
 
 def test_every_way_to_write_a_share_is_accepted(client):
