@@ -7,7 +7,7 @@ import pytest
 
 from console.sandbox.lifecycle import Sandbox
 from console.sandbox.watching import PodWatch
-from tests.sandbox.waiting import eventually
+from tests.sandbox.waiting import create_namespace
 
 _numbers = itertools.count()
 
@@ -23,9 +23,7 @@ def cluster() -> Iterator[Sandbox]:
 def team(cluster) -> Iterator[PodWatch]:
     """The pods of a namespace of the test's own; they are gone afterwards, so that the boards are free again."""
     namespace = f"team-{next(_numbers)}"
-    cluster.kubectl("create", "namespace", namespace)
-    account = ("get", "serviceaccount/default", "-n", namespace, "--ignore-not-found", "-o", "name")
-    eventually(lambda: cluster.kubectl(*account), "the namespace's service account, without which pods are refused")
+    create_namespace(cluster, namespace)
     with PodWatch(cluster, namespace) as pods:
         yield pods
         cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=true")

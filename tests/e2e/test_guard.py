@@ -12,7 +12,7 @@ from console.sandbox.kubectl import KubectlError
 from console.sandbox.watching import PodWatch
 from policies import names
 from tests.builders import raw_pod
-from tests.sandbox.waiting import eventually
+from tests.sandbox.waiting import create_namespace, eventually
 
 pytestmark = pytest.mark.sandbox
 
@@ -34,7 +34,7 @@ RECONCILER = ("--as=system:serviceaccount:apportion-system:apportion-reconciler"
 @pytest.fixture(scope="module")
 def governed(cluster) -> Iterator[PodWatch]:
     """A namespace with a quota, in which `runs` runs with a slice and `waits` waits behind a foreign gate as well."""
-    cluster.kubectl("create", "namespace", NAMESPACE)
+    create_namespace(cluster, NAMESPACE)
     cluster.kubectl("apply", "-f", "-", stdin=QUOTA)
     eventually(
         lambda: get(cluster, "namespace", NAMESPACE)["metadata"]["labels"].get(names.QUOTA_LABEL),

@@ -15,7 +15,7 @@ from console.sandbox.lifecycle import Sandbox, running
 from console.sandbox.watching import PodWatch
 from policies import names
 from tests.builders import raw_pod
-from tests.sandbox.waiting import eventually
+from tests.sandbox.waiting import create_namespace, eventually
 
 pytestmark = pytest.mark.sandbox
 SECONDS = 5.0  # "within seconds": it takes a tenth of one where victims end at once
@@ -49,7 +49,7 @@ def cluster():
 def teams(cluster):
     """Two governed namespaces, and a borrower that fills the board; all gone afterwards."""
     for team in ("lender", "borrower"):
-        cluster.kubectl("create", "namespace", team)
+        create_namespace(cluster, team)
     cluster.kubectl("apply", "-f", "-", stdin=QUOTAS)
     for team in ("lender", "borrower"):
         eventually(lambda team=team: label(cluster, team) == "quota", "the namespace bears its quota", WAIT_S)
@@ -226,7 +226,7 @@ spec:
 def test_manifests_of_nos_work_unchanged(cluster):
     """As its guide has them, with its scheduler's name on a pod that asks for CPU alone."""
     for space in ("nos-a", "nos-b", "nos-c"):
-        cluster.kubectl("create", "namespace", space)
+        create_namespace(cluster, space)
     cluster.kubectl("apply", "-f", "-", stdin=NOS)
     for space, quota in (("nos-a", "quota-a"), ("nos-b", "quota-bc"), ("nos-c", "quota-bc")):
         eventually(lambda space=space, quota=quota: label(cluster, space) == quota, "the label is there", WAIT_S)

@@ -16,6 +16,7 @@ import yaml
 from console.sandbox.apiclient import ApiClient
 from console.sandbox.kubectl import kubectl_command
 from policies import names
+from tests.sandbox.waiting import create_namespace
 
 pytestmark = pytest.mark.sandbox
 
@@ -73,7 +74,7 @@ class Shell:
 def kubectl(cluster, tmp_path_factory) -> Iterator[Shell]:
     with cluster.client() as api:
         shell = Shell(cluster, api, tmp_path_factory.mktemp("manifests"))
-        shell("create", "namespace", NAMESPACE)
+        create_namespace(cluster, NAMESPACE)
         yield shell
 
 

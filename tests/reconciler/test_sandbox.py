@@ -22,6 +22,7 @@ from reconciler.patches import release_patch
 from reconciler.scribe import Scribe
 from reconciler.status import WaitingReport
 from tests.apiserver.server import PATIENCE_S
+from tests.sandbox.waiting import create_namespace
 
 pytestmark = pytest.mark.sandbox
 
@@ -38,9 +39,9 @@ def client(sandbox: Sandbox):
 
 
 @pytest.fixture
-def namespace(client):
+def namespace(sandbox, client):
     name = f"reconciler-{secrets.token_hex(4)}"
-    client.create(NAMESPACES.path(), {"metadata": {"name": name}})
+    create_namespace(sandbox, name)
     yield name
     client.delete(NAMESPACES.path(name=name))
 

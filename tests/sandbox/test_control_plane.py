@@ -9,7 +9,7 @@ import yaml
 
 from console.sandbox.kubectl import KubectlError
 from console.sandbox.lifecycle import Sandbox
-from tests.sandbox.waiting import eventually
+from tests.sandbox.waiting import create_namespace, eventually
 
 pytestmark = pytest.mark.sandbox
 
@@ -18,14 +18,9 @@ NAMESPACE = "control-plane"
 
 @pytest.fixture(scope="module")
 def cluster(sandbox: Sandbox) -> Iterator[Sandbox]:
-    sandbox.kubectl("create", "namespace", NAMESPACE)
-    eventually(lambda: _exists(sandbox, "serviceaccount/default"), "the namespace's service account")
+    create_namespace(sandbox, NAMESPACE)
     yield sandbox
     sandbox.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-
-
-def _exists(sandbox: Sandbox, what: str) -> bool:
-    return sandbox.kubectl("get", "-n", NAMESPACE, what, "--ignore-not-found", "-o", "name") != ""
 
 
 def _succeeds(sandbox: Sandbox, *arguments: str) -> bool:
