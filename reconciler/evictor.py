@@ -48,7 +48,7 @@ class _Going(msgspec.Struct, frozen=True):
 
 
 class _Refused(msgspec.Struct, frozen=True):
-    """A pod that may not be evicted: failures in a row, and until when it is left alone, in seconds since the epoch."""
+    """A pod that may not be evicted: failures in a row, and until when it is left alone, by the clock that never jumps."""
 
     uid: str
     failures: int
@@ -96,7 +96,8 @@ class Evictor:
             if pod is None or pod.uid != refused.uid:
                 del self._refused[key]
             else:
-                known[key] = msgspec.structs.replace(pod, refused_until=refused.until)
+                left_s = refused.until - self._clock()
+                known[key] = msgspec.structs.replace(pod, refused_until=self._now() + left_s)
         for key, going in list(self._going.items()):
             pod = self._pods.store.get(key)
             if pod is None or pod.uid != going.uid or pod.terminating:
@@ -120,11 +121,11 @@ class Evictor:
         if any(end.outcome == "stale" for _, end in ended):
             return 0.0
         self._tell_of_late_ones()
-        moment = self._now()
+        at = self._clock()
         return min([
             again_s,
-            *(refused.until - moment for refused in self._refused.values() if refused.until > moment),
-            *(max(0.0, going.read_at - self._clock()) for going in self._going.values()),
+            *(refused.until - at for refused in self._refused.values() if refused.until > at),
+            *(max(0.0, going.read_at - at) for going in self._going.values()),
         ])  # fmt: skip
 
     def close(self) -> None:
@@ -173,7 +174,7 @@ class Evictor:
         before = self._refused.get(key)
         failures = before.failures + 1 if before and before.uid == uid else 1
         pause_s = max(asked_s, AGAIN.delay_s(failures, self._chance()))
-        self._refused[key] = _Refused(uid, failures, self._now() + pause_s)
+        self._refused[key] = _Refused(uid, failures, self._clock() + pause_s)
         return pause_s
 
     def _read_back(self) -> None:

@@ -33,6 +33,7 @@ class Server(Objects):
 
     Attributes:
         writes: how many calls have changed, or might have changed, something.
+        may_evict: whether budgets allow any eviction.
         evicted: whom an eviction has made end, in that order.
     """
 
@@ -40,6 +41,7 @@ class Server(Objects):
         super().__init__()
         self.writes, self.calls, self.evicted, self._ending = 0, 0, [], Counter()
         self.fault = self.write_fault = lambda _number: "none"
+        self.may_evict = lambda: True
         for team, own in MINS.items():
             meta = {"name": "quota", "namespace": team, "uid": f"uid of {team}", "generation": 1}
             most = {"max": {"nvidia.com/gpu": MAXS[team]}} if team in MAXS else {}
@@ -130,6 +132,8 @@ class Server(Objects):
         if pod["metadata"]["uid"] != json.loads(request.body)["deleteOptions"]["preconditions"]["uid"]:
             return 409, status(409, "Conflict")
         assert pod["metadata"]["annotations"][names.EVICTED_FOR], "marked before it is evicted"
+        if not self.may_evict():
+            return 429, status(429, "TooManyRequests")
         if "deletionTimestamp" not in pod["metadata"]:
             self.evicted.append(pod["metadata"]["name"])
             self._keep(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": at(9)}})
@@ -232,6 +236,15 @@ def test_calls_that_fail_or_are_doubled_cost_time_and_no_pod(story, seed):
     for _ in range(4):
         story.lead(chance.randint(2, 5))
     story.server.fault = lambda _: "none"
+    story.lead(16)
+    story.check()
+
+
+def test_a_refusal_is_over_in_time_though_the_clock_has_gone_back_five_hours_since(story):
+    """What is left of a pause is not measured by a clock that people set."""
+    before = story.clock + 13  # two cycles
+    story.skew = lambda: 5 * HOURS if story.clock < before else 0.0
+    story.server.may_evict = lambda: story.clock >= before
     story.lead(16)
     story.check()
 
