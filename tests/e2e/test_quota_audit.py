@@ -233,8 +233,8 @@ class People:
         """Create a quota, or change or delete the one that is there."""
         least = self._chance.choice((0, 1, 2, 4))
         spec["min"] = {"cpu": least}
-        if self._chance.random() < 0.4:
-            spec["max"] = {"cpu": least + self._chance.choice((0, 1, 3))}
+        if self._chance.random() < 0.6:
+            spec["max"] = {"cpu": least + self._chance.choice((0, 1, 1))}
         path = resource.path(space, "quota")
         try:
             there = json.loads(self._client.get(path))
