@@ -19,13 +19,15 @@ from tests.policies import laws
 from tests.policies.teams import budget, carried_out, with_pods, without
 
 HISTORIES = 1000  # of each kind, in a run of the tests
-BEGINNING, MIDDLE = 12, 20  # happenings of a history, in which nothing happens now and then
+QUOTAS, PODS, MIDDLE = 4, 12, 20  # happenings of a history, in which nothing happens now and then
 ROUNDS = 100  # until all has come to rest, at most
 SEEDS = 1 << 32
 NOTHING = "nothing"
 NOW = 10_000_000.0
 HOUR = 3600.0
 SPACES = ("a", "b", "c", "d")
+AT_FIRST, LATER = "aaaabcd", "abbccd"  # by namespace: some borrow what others claim; the last has no quota mostly
+QUOTA_NAMES = ("a", "a", "b", "b", "c", "c", "d", "ab", "bc")  # of one namespace, or of two together
 APPS = ("x", "y")
 GIB = 1 << 30
 
@@ -56,18 +58,20 @@ class History:
             raise
 
     @classmethod
+    def whats(cls):
+        """Return what may happen, one after another: quotas are written, pods settle in, and then anything."""
+        return [*[("rewrite_a_quota",)] * QUOTAS, *[(NOTHING, "settle_in", "settle_in")] * PODS, *[cls.events] * MIDDLE]
+
+    @classmethod
     def some(cls, chance):
         """Return a seed and happenings of that seed's cluster."""
-        whats = [*chance.choices(cls.beginnings, k=BEGINNING), *chance.choices(cls.events, k=MIDDLE)]
-        return chance.randrange(SEEDS), [(what, chance.randrange(SEEDS)) for what in whats]
+        return chance.randrange(SEEDS), [(chance.choice(what), chance.randrange(SEEDS)) for what in cls.whats()]
 
     @classmethod
     def strategy(cls):
-        """Return the same as a strategy of hypothesis; where it can, it makes nothing of what happens."""
+        """Return the same as a strategy of hypothesis, which makes nothing of what happens where that is as bad."""
         seeds = st.integers(0, SEEDS - 1)
-        beginning, middle = (st.tuples(st.sampled_from(whats), seeds) for whats in (cls.beginnings, cls.events))
-        happenings = [*[beginning] * BEGINNING, *[middle] * MIDDLE]
-        return st.tuples(seeds, st.tuples(*happenings))
+        return st.tuples(seeds, st.tuples(*(st.tuples(st.sampled_from(what), seeds) for what in cls.whats())))
 
     def happen(self, what, details):
         """Let one thing happen. Whatever it is, all that is released finds a place, unless that has been shaken."""
@@ -86,7 +90,6 @@ class History:
         claimed = {space for quota in self.view.quotas for space in quota.namespaces}
         return any(pod.released and not (pod.slices or pod.namespace in claimed) for pod in self.view.pods)
 
-    beginnings = (NOTHING, "rewrite_a_quota", "rewrite_a_quota", "settle_in", "settle_in", "settle_in")
     events = (
         NOTHING, *("settle",) * 6, "bind", "bind", "end", "leave", "leave", "arrive", "arrive", "arrive",
         "delete_a_pod", "lift_a_gate", "rewrite_a_quota", "rewrite_a_budget", "change_a_node", "move_the_clock",
@@ -116,8 +119,9 @@ class History:
         if self.chance.randrange(3) == 0:
             laws.order_does_not_matter(self.view, decision, self.chance.randrange(1 << 16))
         waiting = [pod for pod in self.view.pods if pod.gated and not (pod.held or pod.terminating)]
-        if waiting and self.chance.randrange(2):
-            laws.one_alone_is_served_as_by_brute_force(*self.alone(self.chance.choice(waiting)))
+        claimants = [pod for pod in waiting if any(evict.claimant == pod.key for evict in decision.evict)]
+        if claimants or (waiting and self.chance.randrange(2)):
+            laws.one_alone_is_served_as_by_brute_force(*self.alone(self.chance.choice(claimants or waiting)))
         return decision
 
     def write(self, decision):
@@ -165,7 +169,7 @@ class History:
 
     def end(self):
         """Some pods have done their work."""
-        done = {pod.key for pod in self.view.pods if pod.running and self.chance.randrange(5) == 0}
+        done = {pod.key for pod in self.view.pods if pod.running and self.chance.randrange(8) == 0}
         self.view = self.without(done)
 
     def leave(self):
@@ -223,7 +227,7 @@ class History:
 
     def rewrite_a_quota(self):
         """A quota is created, changed or deleted: of one namespace, of two together, now and then with a fault."""
-        name = self.chance.choice(("a", "b", "c", "d", "ab", "bc"))
+        name = self.chance.choice(QUOTA_NAMES)
         others = [quota for quota in self.view.quotas if quota.name != name]
         if len(others) < len(self.view.quotas) and self.chance.randrange(3) == 0:
             self.told.append(f"  no quota {name}")
@@ -312,7 +316,7 @@ class History:
         return QuotaView(
             kind=names.COMPOSITE_QUOTA if len(name) > 1 else names.ELASTIC_QUOTA,
             namespace=name[0], name=name, namespaces=tuple(name), created=self.next(),
-            faults=("spec.min: is more than spec.max",) if self.chance.randrange(12) == 0 else (),
+            faults=("spec.min: is more than spec.max",) if self.chance.randrange(20) == 0 else (),
             **dict(zip(("min", "max"), self.some_bounds(), strict=True)),
         )  # fmt: skip
 
@@ -320,13 +324,16 @@ class History:
         """Return min and max of a few dimensions."""
         least, most = {}, {}
         for name, unit, choices in self.dimensions:
-            if self.chance.randrange(2) or name == self.dimensions[0][0]:
+            if self.chance.randrange(4) == 0 or name == self.dimensions[0][0]:
                 least[name] = self.chance.choice(choices) * unit
                 if self.chance.randrange(3) == 0:
                     most[name] = least[name] + self.chance.choice(choices) * unit
-            elif self.chance.randrange(6) == 0:
+            elif self.chance.randrange(12) == 0:
                 most[name] = self.chance.choice(choices) * unit  # a cap on what it neither owns nor borrows
         return least, most
+
+    def some_key(self, *, may_run):
+        return f"{self.chance.choice(AT_FIRST if may_run else LATER)}/p{self.next()}"
 
     def some_fields(self):
         """Return what a pod may be besides what it asks for."""

@@ -5,11 +5,12 @@ from msgspec.structs import replace
 from policies import names
 from policies.catalogue import by_product
 from policies.constraints import Constraints
+from policies.needs import is_slice
 from policies.placement import arrange, resource_of
 from policies.settle import settle
 from policies.view import view_node
 from tests.policies.cluster import agent_step, free, node, places, report, with_node, write
-from tests.policies.history import BEGINNING, SPACES, History
+from tests.policies.history import MIDDLE, History
 from tests.policies.teams import pod, relabelled
 from tests.policies.test_settle_laws import KINDS
 
@@ -72,7 +73,7 @@ class Boards(History):
             placements = {}
             for board in range(self.chance.choice((1, 1, 2))):
                 there = ()
-                for _ in range(self.chance.randint(0, 3)):
+                for _ in range(self.chance.randint(1, 6)):
                     found = arrange(by_product(product), mode, there, (self.chance.choice(self.profiles),))
                     there += found.placed if found else ()
                 placements[str(board)] = [free(item.profile, item.start) for item in there]
@@ -91,8 +92,10 @@ class Boards(History):
 
     def some_pod(self, *, may_run):
         """Return a pod that asks for slices, or now and then for CPU alone."""
-        key, fields = f"{self.chance.choice(SPACES)}/p{self.next()}", self.some_fields()
+        key, fields = self.some_key(may_run=may_run), self.some_fields()
         resource, count = resource_of(self.chance.choice(self.profiles)), self.chance.choice((1, 1, 1, 2, 3))
+        if may_run and (there := [name for one in self.view.nodes for name in one.allocatable if is_slice(name)]):
+            resource, count = self.chance.choice(there), 1
         cpu = {"cpu": self.chance.choice((1, 2, 4)) * 1000} if self.chance.randrange(3) == 0 else {}
         made = pod(key, 0, **fields)
         made = replace(
@@ -104,7 +107,7 @@ class Boards(History):
         if self.chance.randrange(4) == 0:
             zone = self.chance.choice(self.view.nodes).labels["zone"]
             made = replace(made, constraints=Constraints(selector=(("zone", zone),)))
-        if may_run and self.chance.randrange(10) < 7:
+        if may_run and self.chance.randrange(10) < 9:
             roomy = places(self.view, made)
             if roomy:
                 return replace(made, node=self.chance.choice(roomy), gated=False, held=False, running=True)
@@ -123,6 +126,6 @@ def random_teams(chance):
     """Return a cluster as it is at the beginning of a history, with true labels."""
     seed, happenings = Boards.some(chance)
     history = Boards(seed)
-    for what, details in happenings[:BEGINNING]:
+    for what, details in happenings[:-MIDDLE]:
         history.happen(what, details)
     return relabelled(history.view, settle(history.view))

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from policies import names
-from tests.policies.history import GIB, SPACES, History
+from tests.policies.history import GIB, History
 from tests.policies.teams import left, machine, pod
 
 
@@ -19,22 +19,21 @@ class WholeGpus(History):
 
     def some_nodes(self):
         return [
-            machine(f"n{number}", self.chance.randint(1, 4), cpu=self.chance.choice((2, 4, 16)))
+            machine(f"n{number}", self.chance.randint(2, 6), cpu=self.chance.choice((4, 16, 16)))
             for number in range(self.chance.randint(1, 3))
         ]
 
     def some_pod(self, *, may_run):
-        space = self.chance.choice(SPACES)
         made = pod(
-            f"{space}/p{self.next()}",
-            self.chance.choice((0, 1, 1, 1, 2, 3)),
+            self.some_key(may_run=may_run),
+            self.chance.choice((0, 1, 1, 1, 1, 1, 2, 3)),
             cpu=self.chance.choice((0, 0, 1, 2)),
             **self.some_fields(),
         )
         if self.chance.randrange(3) == 0:
             made = replace(made, request={**made.request, "memory": self.chance.choice((1, 2)) * 1000 * GIB})
-        runs = may_run and self.chance.randrange(10) < 7
-        governed = any(space in quota.namespaces for quota in self.view.quotas)
+        runs = may_run and self.chance.randrange(10) < 9
+        governed = any(made.namespace in quota.namespaces for quota in self.view.quotas)
         roomy = self.places(self.view, made)
         if (runs or not governed) and roomy:  # who is not governed comes to no gate
             return replace(made, node=self.chance.choice(roomy), gated=False, held=False, running=True)

@@ -2,7 +2,8 @@
 
 Seven whole GPUs. `b` owns one and uses six, `c` owns three and uses one, `a` owns three and none is left: three are
 claimed, so three of the five that `b` borrows go, and come back to wait. Whoever removes a gate on the server is checked
-there and then, by the pods that it has. Nothing here waits: each cycle sees what the server has.
+there and then, by the pods that it has. Nothing here waits: each cycle sees what the server has,
+or had a while ago.
 """
 
 import json
@@ -153,7 +154,20 @@ def _is_gated(obj):
 
 
 class Term(Leader):
-    """One term of a leader that also tells everybody what it has decided."""
+    """One term of a leader that also tells everybody what it has decided; its watches are `late` by so many cycles."""
+
+    def __init__(self, server, *arguments):
+        super().__init__(*arguments)
+        self._server, self._told = server, []
+
+    def watch(self, late):
+        """See what the server has, or had so many cycles ago; a watch does not go back."""
+        server = self._server
+        kinds = {kind: server.of(kind) for kind in ("pods", "namespaces")}
+        self._told.append((server._version, {**kinds, "quotas": server.of("elasticquotas")}))
+        self._told = self._told[-1 - late :]
+        version, objects = self._told[0]
+        self.see(str(version), nodes=[NODE], **objects)
 
     def cycle(self):
         super().cycle()
@@ -162,10 +176,11 @@ class Term(Leader):
 
 
 class Story:
-    """Leaders one after another over one server, each with a clock of its own (`skew`, seconds ahead of the first)."""
+    """Leaders one after another over one server, each `skew` seconds ahead of the first, with watches `late` by so many cycles."""
 
     def __init__(self, client, served):
-        self.client, self.server, self.clock, self.skew = client, Server(), 1000.0, lambda: 0.0
+        self.client, self.server, self.clock = client, Server(), 1000.0
+        self.skew, self.late = (lambda: 0.0), (lambda: 0)
         served.otherwise = self.server
 
     def lead(self, cycles, *, dies_after=None, unheard=False):
@@ -174,7 +189,7 @@ class Story:
         With `unheard` it dies before it hears that the last one has been done.
         """
         server, before = self.server, self.server.writes
-        term = Term(self.client, lambda: self.clock, lambda: 1.8e9 + self.clock + self.skew())
+        term = Term(server, self.client, lambda: self.clock, lambda: 1.8e9 + self.clock + self.skew())
 
         def fate(number):
             late = number - before - dies_after
@@ -185,8 +200,7 @@ class Story:
             term.held = lambda: server.writes - before <= dies_after
         for _ in range(cycles):
             self.clock += 6.0  # beyond the timeout of a write, so that what is unknown is looked at
-            kinds = {kind: server.of(kind) for kind in ("pods", "namespaces")}
-            term.see(str(server._version), nodes=[NODE], quotas=server.of("elasticquotas"), **kinds)
+            term.watch(self.late())
             term.cycle()
             if dies_after is not None and server.writes - before >= dies_after:
                 break
@@ -210,7 +224,9 @@ def story(client, server):
     return Story(client, server)
 
 
-def test_three_are_claimed_three_go_and_the_table_below_has_every_write(story):
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_three_are_claimed_three_go_and_the_table_below_has_every_write(story, late):
+    story.late = lambda: late
     story.lead(12)
     story.check()
     assert sorted(story.server.evicted) == ["p3", "p4", "p5"]
@@ -221,6 +237,7 @@ def test_three_are_claimed_three_go_and_the_table_below_has_every_write(story):
 @pytest.mark.parametrize("writes", range(WRITES))
 def test_a_leader_may_die_after_any_of_all_its_writes(story, writes, unheard):
     """Marks, evictions, labels, conditions, statuses, releases: the next one evicts the same three, and nobody else."""
+    story.late = lambda: 1
     story.lead(12, dies_after=writes, unheard=unheard)
     story.lead(16)
     story.check()
@@ -232,6 +249,7 @@ def test_calls_that_fail_or_are_doubled_cost_time_and_no_pod(story, seed):
     """One call in ten, reads included: refused, put off, done without an answer, or done twice; and leaders change."""
     chance = random.Random(seed)
     kinds = ["refused", "throttled", "lost", "doubled"]
+    story.late = lambda: chance.choice((0, 0, 1, 2))
     story.server.fault = lambda _: chance.choice(kinds) if chance.random() < 0.1 else "none"
     for _ in range(4):
         story.lead(chance.randint(2, 5))
@@ -254,6 +272,7 @@ def test_a_clock_that_jumps_by_hours_costs_no_pod(story, seed):
     """Back and forth between cycles, and from leader to leader; calls fail all the while."""
     chance = random.Random(seed)
     story.skew = lambda: chance.choice((-5, -1, 0, 1, 5)) * HOURS
+    story.late = lambda: chance.choice((0, 0, 1, 2))
     story.server.fault = lambda _: chance.choice(["refused", "lost"]) if chance.random() < 0.1 else "none"
     for _ in range(4):
         story.lead(chance.randint(2, 5))
