@@ -92,14 +92,20 @@ class Trial:
         self._give_back(self.taken.pop())
 
     def give_back_unneeded(self) -> None:
-        """Let those stay after all without whom it fits too, and the others may go all the same; the last first."""
-        for member in reversed(list(self.taken)):
-            self._give_back(member)
-            others = [other for other in self.taken if other is not member]
-            if self.satisfied() and (member.quota is not self._claimant.quota or self._may_all_go(others)):
-                self.taken = others
-            else:
-                self._leave(member)
+        """Let those stay after all without whom it fits too, and the others may go all the same; the last first.
+
+        Again as long as somebody does: that one stays may make another unneeded.
+        """
+        before: list[Member] = []
+        while before != self.taken:
+            before = self.taken
+            for member in reversed(before):
+                self._give_back(member)
+                others = [other for other in self.taken if other is not member]
+                if self.satisfied() and (member.quota is not self._claimant.quota or self._may_all_go(others)):
+                    self.taken = others
+                else:
+                    self._leave(member)
 
     def _may_all_go(self, members: Sequence[Member]) -> bool:
         """Return whether the rules let pods that have gone go one after another. That one stays may close a door."""

@@ -116,3 +116,19 @@ def test_what_a_served_claimants_victims_still_hold_is_for_the_next_one():
     used = {status.namespace: status.used[names.GPU] for status in decision.quotas}
     assert used == {"a": 1000, "b": 3000}  # it counts for its own quota until it has ended
     assert [release.pod for release in settle(without(view, {"b/x"})).ungate] == ["a/z"]
+
+
+def test_that_one_victim_stays_may_make_another_unneeded():
+    """a/new brings a down to its bound, so b's own has to go before a/old may: without a/new, a/old is enough."""
+    view = teams(
+        [machine("n1", 64)],
+        [quota("a", 10), quota("b", 10)],
+        [
+            pod("a/new", 6, node="n1", created=1002),
+            pod("a/old", 12, node="n1", created=1000),
+            pod("b/low", 3, node="n1", created=1001),
+            pod("b/high", 3, node="n1", created=1001, priority=5),
+            pod("b/claim", 6, priority=5),
+        ],
+    )
+    assert victims(settle(view)) == ["a/old"]
