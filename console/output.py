@@ -5,12 +5,15 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import Final
 
 import click
 import msgspec
 import yaml
 
 TABLE = "table"
+GAP: Final = "  "
+NARROW: Final = 30  # columns in which sentences can still be read
 
 # A click option for every verb that shows something.
 output_option = click.option(
@@ -27,14 +30,21 @@ def show(data: object, output: str) -> None:
         click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
-def columns(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Return rows with their columns below each other: so many of words, the others of numbers."""
+def columns(rows: Sequence[Sequence[str]], *, left: int = 1, width: int | None = None) -> str:
+    """Return rows with their columns below each other: so many of words, the others of numbers.
+
+    In a terminal of `width` columns the last column goes on below itself, unless less than NARROW is left for it.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [[str.ljust, str.rjust][number >= left] for number in range(len(widths))]
-    return "\n".join(
-        "  ".join(align(cell, width) for align, cell, width in zip(aligned, row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    before = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+    room = None if width is None or width - before < NARROW else width - before
+    lines = []
+    for row in rows:
+        first, *more = wrapped(row[-1], room, "").split("\n")
+        cells = [align(cell, wide) for align, cell, wide in zip(aligned, (*row[:-1], first), widths, strict=True)]
+        lines += [GAP.join(cells).rstrip(), *(" " * before + line for line in more)]
+    return "\n".join(lines)
 
 
 def terminal_width() -> int | None:

@@ -123,7 +123,7 @@ def text(report: Report, width: int | None = None) -> str:
     rows = [("POD", "OUTCOME", "NODE", "REASON")]
     rows += [(key, fate.outcome, fate.node or "-", fate.message) for key, fate in report.pods.items()]
     paragraphs = [
-        columns(rows, left=4) if report.pods else "nobody to release, evict or serve",
+        columns(rows, left=4, width=width) if report.pods else "nobody to release, evict or serve",
         draw_changes(report.boards, width) or "no board changes",
         "\n".join(f"{about}: {message}" for about, message in report.problems),
     ]

@@ -41,7 +41,7 @@ def table(world: World, manifests: Manifests) -> str:
         if event.what == "evicted"
     ]
     paragraphs = [
-        columns(rows, left=5),
+        columns(rows, left=5, width=width),
         "\n".join(evictions),
         *quota_paragraphs(statuses(world), width),
         draw(world.nodes.values(), width),

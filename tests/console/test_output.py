@@ -24,6 +24,25 @@ def test_a_sentence_is_broken_where_the_width_is_known_and_names_never_are():
     assert wrapped(text, None) == text
 
 
+REASONS = [("POD", "REASON"), ("team-a/train", "needs 3g.20gb; 1 board has 20 GB free, not contiguous")]
+
+
+def test_the_last_column_goes_on_below_itself_in_a_terminal():
+    assert columns(REASONS, left=2, width=46).splitlines() == [
+        "POD           REASON",
+        "team-a/train  needs 3g.20gb; 1 board has 20 GB",
+        "              free, not contiguous",
+    ]
+
+
+@pytest.mark.parametrize("width", [None, 43], ids=["a pipe", "a terminal that leaves it 29 columns"])
+def test_the_last_column_stays_in_one_line(width):
+    assert columns(REASONS, left=2, width=width).splitlines() == [
+        "POD           REASON",
+        "team-a/train  needs 3g.20gb; 1 board has 20 GB free, not contiguous",
+    ]
+
+
 def test_a_pipe_has_no_width(capsys):
     assert terminal_width() is None
 
