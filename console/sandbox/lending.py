@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from console.answer import explain_pod
 from console.output import terminal_width
 from console.sandbox.errors import SandboxError
 from console.sandbox.lifecycle import Sandbox
@@ -15,7 +16,6 @@ from console.sandbox.watching import PodWatch
 from console.snapshot import read
 from console.status import report_of
 from console.status import text as status_text
-from console.why import explain_pod
 from console.why import text as why_text
 from kube.client import Client
 from policies import names

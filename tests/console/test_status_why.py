@@ -232,6 +232,37 @@ def test_why_knows_pods_that_run_on_what_is_borrowed(run):
     assert done.stdout.startswith("borrower/p2 runs on n1 on what is borrowed, so it may be evicted")
 
 
+MIG = "nvidia.com/mig-3g.20gb"
+HELD = {"profile": "3g.20gb", "start": 4, "used": True, "pod": "a/runs"}
+
+
+@pytest.mark.parametrize(
+    ("key", "lines"),
+    [
+        pytest.param(
+            "a/runs",
+            ["a/runs runs on n1", f"  asks for 1 {MIG}; held on n1 (GPU 0: 3g.20gb at 4)"],
+            id="runs",
+        ),
+        pytest.param(
+            "a/waits",
+            [
+                "a/waits waits at the gate",
+                "  SliceBeingCut: needs 3g.20gb; node n1 is being cut for it",
+                f"  asks for 1 {MIG}; planned on n1 (GPU 0: 3g.20gb at 0)",
+            ],
+            id="planned",
+        ),
+    ],
+)
+def test_why_says_where_a_pod_has_its_slices_or_will_have_them(run, key, lines):
+    """L01: no quota governs it, and there is something to say all the same."""
+    node = raw_node("n1", placements={"0": [HELD]}, resources={MIG: "1"})
+    holder = raw_pod("a/runs", limits={MIG: "1"}, node="n1", phase="Running")
+    waiting = raw_pod("a/waits", limits={MIG: "1"}, gates=["nos.nebuly.com/admission"])
+    assert run("why", key, nodes=[node], pods=[holder, waiting]).stdout.splitlines() == lines
+
+
 def test_a_pod_that_is_not_there_is_a_problem(run):
     done = run("why", "lender/nobody", nodes=[NODE])
     assert done.exit_code == 1
