@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fragmentation, fuzz, histories, optimality, path, planner, quota, webhook
+from tests.bench import fleet, fragmentation, fuzz, histories, memory, optimality, path, planner, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -11,6 +11,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "fragmentation": fragmentation.run,
     "fuzz": fuzz.run,
     "histories": histories.run,
+    "memory": memory.run,
     "optimality": optimality.run,
     "path": path.run,
     "planner": planner.run,
