@@ -5,7 +5,7 @@ share of the board, so that slicing does not escape a quota of GPUs. The board i
 bound; before that the one, among those that it may land on, of which the slice is the largest part.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +14,7 @@ import msgspec
 from policies import names
 from policies.catalogue import BoardModel, by_product, models
 from policies.constraints import Constraints
+from policies.hosts import Hosts
 from policies.placement import bin_gb, profile_of, size_of
 from policies.quantity import Amounts
 from policies.settings import QuotaSettings
@@ -21,6 +22,7 @@ from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths
 _REMEMBERED: Final = 1 << 10  # kinds of nodes
+_MOST_PLACES: Final = 1 << 14  # nodes and constraints, some that are no more, until all are forgotten
 
 Moments = tuple[tuple[tuple[str, int], ...], ...]
 """See PodView.moments."""
@@ -40,45 +42,50 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     replicas: int = 0
 
 
-class Charges:
-    """Works out what pods cost, for one set of nodes; remembers what pods of the same needs and place cost."""
+class Places:
+    """The boards among which those of pods are, for one set of nodes; remembers what it was asked."""
 
-    def __init__(
-        self,
-        nodes: Iterable[NodeView],
-        settings: QuotaSettings,
-        places: dict[str | Constraints, Place] | None = None,
-    ) -> None:
-        """Begin with the nodes, and the places of pods that are known for them, to which those found are added."""
-        self._nodes, self._settings = {node.name: node for node in nodes}, settings
+    def __init__(self, nodes: Sequence[NodeView]) -> None:
+        """Begin with the nodes."""
+        self._hosts = Hosts(nodes)
+        self._on = self._hosts.sets(_place_on)
+        self._by_name = {node.name: node for node in nodes}
+        self._known: dict[str | Constraints, Place] = {}
+
+    def of(self, pod: PodView) -> Place:
+        """Return the place of a pod: its node's where it is bound, else that of all nodes on which it may come to run."""
+        where = pod.node or pod.constraints
+        if (place := self._known.get(where)) is None:
+            if len(self._known) >= _MOST_PLACES:
+                self._known.clear()
+            place = self._known[where] = self._bound_to(pod.node) if pod.node else self._open_to(pod.constraints)
+        return place
+
+    def _bound_to(self, node: str) -> Place:
+        return _place_on(self._by_name[node]) if node in self._by_name else Place()
+
+    def _open_to(self, constraints: Constraints) -> Place:
+        nodes = self._hosts.open_to(constraints, although_away=True)
+        return _union([place for place, there in self._on.items() if there & nodes])
+
+
+class Charges:
+    """Works out what pods cost; remembers what pods of the same needs and place cost."""
+
+    def __init__(self, places: Places, settings: QuotaSettings) -> None:
+        """Begin with the places of pods."""
+        self._places, self._settings = places, settings
         self._derived: dict[tuple[Moments, Place], dict[str, int]] = {}
-        self._places = {} if places is None else places
 
     def of(self, pod: PodView) -> Amounts:
         """Return what a pod costs of each resource, in thousandths."""
         if not pod.moments:
             return pod.request
-        where = pod.node or pod.constraints
-        place = self._places.get(where)
-        if place is None:
-            place = self._places[where] = self._place(pod)
-        key = (pod.moments, place)
+        key = (pod.moments, self._places.of(pod))
         more = self._derived.get(key)
         if more is None:
-            more = self._derived[key] = derived(pod.moments, place, self._settings)
+            more = self._derived[key] = derived(*key, self._settings)
         return {**pod.request, **more}
-
-    def _place(self, pod: PodView) -> Place:
-        if pod.node:
-            return _place_on(self._nodes[pod.node]) if pod.node in self._nodes else Place()
-        return _union(
-            {
-                _place_on(node)
-                for node in self._nodes.values()
-                if pod.constraints.selects(node.name, node.labels)
-                and pod.constraints.tolerates(node.taints, although_away=True)
-            }
-        )
 
 
 def derived(moments: Moments, place: Place, settings: QuotaSettings) -> dict[str, int]:

@@ -17,7 +17,7 @@ AWAY_TAINTS: Final = "node.kubernetes.io/"
 _BINDING_EFFECTS: Final = ("NoSchedule", "NoExecute")
 
 
-class Constraints(msgspec.Struct, frozen=True):
+class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
     """What a pod requires of its node. Hashable: pods with equal constraints are one group.
 
     Attributes:

@@ -6,12 +6,15 @@ guide; a layout is legal if no units overlap, compute slices and media engines s
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from policies.annotations import Placement
 from policies.catalogue import MEDIA, BoardModel
+
+_REMEMBERED: Final = 1 << 14  # ways to take memory units; a board of eight has 256, few of which occur
 
 Profiles = tuple[str, ...]
 """Names of profiles, one for each slice, in any order."""
@@ -50,8 +53,8 @@ class Taken(msgspec.Struct, frozen=True):
         )
 
 
-class Geometry(msgspec.Struct, frozen=True):
-    """The profiles of a model as bits; `plain` are those without suffix, largest first."""
+class Geometry(msgspec.Struct, frozen=True, eq=False):
+    """The profiles of a model as bits; `plain` are those without suffix, largest first. There is one of each model."""
 
     compute: int
     shapes: dict[str, Shape]
@@ -79,8 +82,10 @@ class Geometry(msgspec.Struct, frozen=True):
     def starts_left(self, taken: Taken) -> tuple[int, ...]:
         """Return the starts left for each plain profile, largest first."""
         return tuple(
-            sum(not taken.units & mask for _, mask in shape.masks) if self.allows(taken, shape) else 0
-            for shape in self.plain
+            [
+                left if left and self.allows(taken, shape) else 0
+                for shape, left in zip(self.plain, _starts_beside(self, taken.units), strict=True)
+            ]
         )
 
     def layouts(self, taken: Taken, wanted: Profiles) -> Iterator[tuple[Placements, Taken]]:
@@ -110,6 +115,12 @@ class Geometry(msgspec.Struct, frozen=True):
                 taken = taken.beside(shape, mask)
                 kept.append(item)
         return tuple(sorted(kept, key=by_start)), taken
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _starts_beside(geometry: Geometry, units: int) -> tuple[int, ...]:
+    """Return the starts of each plain profile that meet none of some memory units."""
+    return tuple(sum(not units & mask for _, mask in shape.masks) for shape in geometry.plain)
 
 
 def _mask(units: int, start: int) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 from policies import names
 from policies.boards import Board
 from policies.packing import State
-from policies.placement import capacity_for, resource_of, size_of
+from policies.placement import capacity_for, is_made, resource_of, size_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
 from policies.seating import Kept, Kind, Nodes, Seating, nodes_in
@@ -182,8 +182,7 @@ class Ground:
 
     def _free(self, state: State, profile: str) -> int:
         """Return how many of the smallest slices a board still takes, at most as many as make one of this profile."""
-        model = state.plot.model
-        if not capacity_for(model, state.plot.mode, (), profile):
+        if not is_made(state.plot.model, state.plot.mode, profile):
             return 0
         filler, count = _filler(state), 0
         while count * size_of(filler)[0] < size_of(profile)[0] and (step := self._seating.packing.add(state, filler)):

@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from policies import names
-from policies.charges import Charges, Place
-from policies.constraints import Constraints
+from policies.charges import Charges, Places
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
@@ -58,13 +57,12 @@ class Ledger:
         standing: the pods that each quota (by title) counts, those on their way out left aside.
     """
 
-    def __init__(
-        self, view: View, settings: QuotaSettings, places: dict[str | Constraints, Place] | None = None
-    ) -> None:
+    def __init__(self, view: View, settings: QuotaSettings, places: Places | None = None) -> None:
+        """Open the books; `places` of pods on the nodes of the view, where they are known."""
         self._quotas, self._pods = view.quotas, view.pods
         self._governed = govern(view.quotas)
         self._policies = Policies(view.policies)
-        self._charges = Charges(view.nodes, settings, places)
+        self._charges = Charges(places or Places(view.nodes), settings)
         self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
         self._by_space = {

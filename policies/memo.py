@@ -5,17 +5,13 @@ frozen objects, and is given out only while those are the same, or equal in all 
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 import msgspec
 
-from policies.charges import Place
-from policies.constraints import Constraints
-from policies.seating import Nodes
+from policies.charges import Places
+from policies.hosts import Hosts
 from policies.supply import Supply, survey
 from policies.view import NodeView, PodView
-
-_REMEMBERED: Final = 1 << 14  # constraints and nodes that are no more, until all are forgotten
 
 
 class _Surveyed(msgspec.Struct, frozen=True, eq=False):
@@ -34,9 +30,9 @@ class Memo:
     def __init__(self) -> None:
         self._surveyed: dict[str, _Surveyed] = {}
         self._charged: Sequence[NodeView] = ()
-        self._places: dict[str | Constraints, Place] = {}
+        self._places = Places(())
         self._planned: Sequence[NodeView] = ()
-        self._admitting: dict[Constraints, Nodes] = {}
+        self._hosts = Hosts(())
 
     def supply(
         self, node: NodeView, bound: Sequence[PodView], promised: frozenset[str], leaving: Collection[str]
@@ -55,19 +51,19 @@ class Memo:
             self._surveyed[node.name] = known
         return known.supply
 
-    def places(self, nodes: Sequence[NodeView]) -> dict[str | Constraints, Place]:
-        """Return the places of pods on these nodes, by the name of a node or constraints; who finds more adds them."""
-        if len(self._places) > _REMEMBERED or not _alike(self._charged, nodes):
-            self._places = {}
+    def places(self, nodes: Sequence[NodeView]) -> Places:
+        """Return the places of pods on these nodes."""
+        if not _alike(self._charged, nodes):
+            self._places = Places(nodes)
         self._charged = nodes
         return self._places
 
-    def admitting(self, nodes: Sequence[NodeView]) -> dict[Constraints, Nodes]:
-        """Return which of these nodes, all of them up, admit pods with which constraints; who finds more adds it."""
-        if len(self._admitting) > _REMEMBERED or not _alike(self._planned, nodes):
-            self._admitting = {}
+    def hosts(self, nodes: Sequence[NodeView]) -> Hosts:
+        """Return these nodes, all of them up, by the pods that they admit."""
+        if not _alike(self._planned, nodes):
+            self._hosts = Hosts(nodes)
         self._planned = nodes
-        return self._admitting
+        return self._hosts
 
     def forget_others(self, nodes: Sequence[NodeView]) -> None:
         """Forget nodes that are no more."""

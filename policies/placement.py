@@ -86,6 +86,7 @@ def is_made(model: BoardModel, mode: str, profile: str) -> bool:
     return _fits(model, mode, (), (profile,))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def capacity_for(model: BoardModel, mode: str, fixed: Placements, profile: str) -> int:
     """Return how many slices of one profile a board could have beside the fixed ones, free ones being destroyed."""
     count = 0
@@ -140,31 +141,41 @@ def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...])
 def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
     geometry = geometry_of(model)
     taken = geometry.occupied(fixed)
-    found = [] if taken is None else [_weigh(geometry, free, *layout) for layout in geometry.layouts(taken, wanted)]
-    return min(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _weigh(
-    geometry: Geometry, free: Placements, placed: Placements, needed: Taken
-) -> tuple[tuple[object, ...], Arrangement]:
-    """Return a layout with the free slices that it keeps, and its rank: the lowest is best."""
-    others = tuple(item for item in free if item not in placed)
-    kept, whole = geometry.keep(needed, others)
-    found = Arrangement(
+    layouts = [] if taken is None else list(geometry.layouts(taken, wanted))
+    if not layouts:
+        return None
+    # Most often there is one way only: then nothing is weighed.
+    placed, needed = layouts[0] if len(layouts) == 1 else min(layouts, key=lambda one: _rank(geometry, free, *one))
+    others, created = _others(free, placed)
+    kept, _ = geometry.keep(needed, others)
+    return Arrangement(
         placed=tuple(sorted(placed, key=by_start)),
         kept=kept,
         destroyed=len(others) - len(kept),
-        created=sum(item not in free for item in placed),
+        created=created,
         starts=geometry.starts_left(needed),
     )
-    rank = (
-        found.destroyed,
-        found.created,
-        tuple(-left for left in found.starts),
-        tuple(-left for left in geometry.starts_left(whole)),
-        [by_start(item) for item in (*found.placed, *kept)],
+
+
+def _rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> tuple[object, ...]:
+    """Return how good a layout is: the lowest is best."""
+    others, created = _others(free, placed)
+    kept, whole = geometry.keep(needed, others) if others else ((), needed)
+    starts = geometry.starts_left(needed)
+    return (
+        len(others) - len(kept),
+        created,
+        tuple([-left for left in starts]),
+        tuple([-left for left in (geometry.starts_left(whole) if kept else starts)]),
+        [by_start(item) for item in (*sorted(placed, key=by_start), *kept)],
     )
-    return rank, found
+
+
+def _others(free: Placements, placed: Placements) -> tuple[Placements, int]:
+    """Return the free slices that a layout does not use, and how many slices it creates."""
+    if not free:
+        return (), len(placed)
+    return tuple(item for item in free if item not in placed), sum(item not in free for item in placed)
 
 
 # MPS ------------------------------------------------------------------------------------------------------------------

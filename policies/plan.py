@@ -13,6 +13,7 @@ import msgspec
 from policies.annotations import Placement
 from policies.constraints import Constraints
 from policies.geometry import by_start
+from policies.hosts import Hosts
 from policies.placement import profile_of, size_of
 from policies.regroup import Regroup
 from policies.repair import improve, make_room
@@ -85,13 +86,13 @@ class Planner:
         slow: nodes that pods are leaving; others are looked at first, then those of them that need not wait for that.
     """
 
-    def __init__(self, sites: Sequence[Supply], admitting: dict[Constraints, Nodes] | None = None) -> None:
-        """Begin with the nodes, and which of them admit pods with constraints as far as that is known; more is added."""
+    def __init__(self, sites: Sequence[Supply], hosts: Hosts | None = None) -> None:
+        """Begin with the nodes, all of them up; `hosts` are the same, where they are known."""
         self.found = Plan(Seating(list(sites)), {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
         self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
-        self._kinds = _Kinds(self.found.seating, {} if admitting is None else admitting)
+        self._kinds = _Kinds(self.found.seating, hosts or Hosts([site.node for site in sites]))
 
     def admit(self, demand: Demand) -> bool:
         """Seat a pod with all those admitted before it; return whether it could be."""
@@ -168,8 +169,8 @@ def admits(node: NodeView, constraints: Constraints) -> bool:
 class _Kinds:
     """Pods that need the same, made one kind."""
 
-    def __init__(self, seating: Seating, admitting: dict[Constraints, Nodes]) -> None:
-        self._seating, self._admitting = seating, admitting
+    def __init__(self, seating: Seating, hosts: Hosts) -> None:
+        self._seating, self._hosts = seating, hosts
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._of_pods: dict[str, Kind] = {}
 
@@ -193,17 +194,9 @@ class _Kinds:
             kind = self._kinds[key] = Kind(
                 profiles=tuple(profiles),
                 room=room,
-                candidates=self._admits(pod.constraints) & ~demand.avoid,
+                candidates=self._hosts.open_to(pod.constraints) & ~demand.avoid,
                 settled=demand.settled,
                 size=sum(size_of(profile)[0] for profile in profiles),
             )
             self._seating.kinds.append(kind)
         return kind
-
-    def _admits(self, constraints: Constraints) -> Nodes:
-        if constraints not in self._admitting:
-            sites = enumerate(self._seating.sites)
-            self._admitting[constraints] = sum(
-                1 << position for position, site in sites if admits(site.node, constraints)
-            )
-        return self._admitting[constraints]

@@ -10,7 +10,7 @@ from policies import names
 from policies.catalogue import MEDIA
 from policies.constraints import Constraints
 from policies.packing import Packing, State
-from policies.placement import bin_gb, capacity_for, is_made, resource_of, size_of
+from policies.placement import bin_gb, is_made, resource_of, size_of
 from policies.plan import Plan, admits
 from policies.plots import Plot
 from policies.quantity import amount
@@ -143,7 +143,7 @@ def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason
 def _ever_has(node: NodeView, profile: str) -> bool:
     """Return whether a node could give a slice if nobody else were there: its boards make it, or another tool has."""
     if node.boards:
-        return any(capacity_for(board.model, board.mode, (), profile) for board in node.boards)
+        return any(is_made(board.model, board.mode, profile) for board in node.boards)
     return node.allocatable.get(resource_of(profile), 0) > 0
 
 

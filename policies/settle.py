@@ -80,7 +80,7 @@ class _Settlement:
         promised = {node.name: _promised_on(node, landing) for node in up}
         sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
         memo.forget_others(up)
-        planner = Planner(sites, memo.admitting([site.node for site in sites]))
+        planner = Planner(sites, memo.hosts(up))
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))

@@ -4,7 +4,7 @@ import pytest
 
 from policies import names
 from policies.catalogue import by_product
-from policies.charges import Charges, Place, largest_share, share_of
+from policies.charges import Charges, Place, Places, largest_share, share_of
 from policies.settings import QuotaSettings
 from policies.settle import settle
 from policies.view import View, view_node, view_pod
@@ -17,7 +17,7 @@ RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 
 def cost(pod, *nodes, settings=SETTINGS):
     """Return (GPUs, GB) in thousandths."""
-    charge = Charges(map(view_node, nodes), settings).of(view_pod(pod))
+    charge = Charges(Places([view_node(node) for node in nodes]), settings).of(view_pod(pod))
     return charge.get(names.GPU), charge.get(names.GPU_MEMORY_QUOTA)
 
 
