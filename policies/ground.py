@@ -7,11 +7,13 @@ from typing import Final
 
 from policies import names
 from policies.boards import Board
+from policies.guests import Kept, Kind
+from policies.nodesets import Nodes, nodes_in
 from policies.packing import State
 from policies.placement import capacity_for, is_made, resource_of, size_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
-from policies.seating import Kept, Kind, Nodes, Seating, nodes_in
+from policies.seating import Seating
 from policies.supply import Supply, survey
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
@@ -182,7 +184,7 @@ class Ground:
 
     def _free(self, state: State, profile: str) -> int:
         """Return how many of the smallest slices a board still takes, at most as many as make one of this profile."""
-        if not is_made(state.plot.model, state.plot.mode, profile):
+        if not is_made(state.face.model, state.face.mode, profile):
             return 0
         filler, count = _filler(state), 0
         while count * size_of(filler)[0] < size_of(profile)[0] and (step := self._seating.packing.add(state, filler)):
@@ -213,8 +215,8 @@ def _most(board: Board, profile: str) -> int:
 
 def _filler(state: State) -> str:
     """Return the smallest slice that a board makes."""
-    model = state.plot.model
-    return model.profiles[0].name if state.plot.mode == names.MIG else _ONE_GB
+    model = state.face.model
+    return model.profiles[0].name if state.face.mode == names.MIG else _ONE_GB
 
 
 def _dearest_first(item: tuple[str, int]) -> tuple[bool, str]:

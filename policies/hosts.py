@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from policies.constraints import Constraints
 from policies.labels import holds
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm, Taint
-from policies.seating import Nodes
+from policies.nodesets import Nodes, set_of
 from policies.view import NodeView
 
 _REMEMBERED: Final = 1 << 12  # constraints, some of pods that are no more, until all are forgotten
@@ -61,7 +61,7 @@ class Hosts:
         places: dict[V, list[int]] = {}
         for place, node in enumerate(self.nodes):
             places.setdefault(what(node), []).append(place)
-        return {value: _bits(where) for value, where in places.items()}
+        return {value: set_of(where) for value, where in places.items()}
 
     def _term(self, term: NodeSelectorTerm) -> Nodes:
         expressions, fields = term.match_expressions or (), term.match_fields or ()
@@ -89,11 +89,3 @@ class Hosts:
             by_field: Callable[[NodeView], str | None] = lambda node: node.name if name == _NAME else None  # noqa: E731
             self._having[key] = self.sets(by_field if fields else lambda node: node.labels.get(name))
         return self._having[key]
-
-
-def _bits(places: Sequence[int]) -> Nodes:
-    """Return a set of nodes from their positions, lowest first."""
-    bits = bytearray(places[-1] // 8 + 1)
-    for place in places:
-        bits[place >> 3] |= 1 << (place & 7)
-    return int.from_bytes(bits, "little")

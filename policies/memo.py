@@ -5,13 +5,18 @@ frozen objects, and is given out only while those are the same, or equal in all 
 """
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 import msgspec
 
 from policies.charges import Places
 from policies.hosts import Hosts
+from policies.packing import Packing
+from policies.seating import Seating
 from policies.supply import Supply, survey
 from policies.view import NodeView, PodView
+
+_MOST_STATES: Final = 1 << 15  # of boards, some that are no more, until all are forgotten; some 30 MiB
 
 
 class _Surveyed(msgspec.Struct, frozen=True, eq=False):
@@ -33,6 +38,7 @@ class Memo:
         self._places = Places(())
         self._planned: Sequence[NodeView] = ()
         self._hosts = Hosts(())
+        self._empty = Seating(())
 
     def supply(
         self, node: NodeView, bound: Sequence[PodView], promised: frozenset[str], leaving: Collection[str]
@@ -64,6 +70,17 @@ class Memo:
             self._hosts = Hosts(nodes)
         self._planned = nodes
         return self._hosts
+
+    def seating(self, sites: Sequence[Supply]) -> Seating:
+        """Return these nodes with nobody on them."""
+        empty = self._empty
+        if len(empty.packing) > _MOST_STATES or len(empty.sites) != len(sites):
+            packing = empty.packing if len(empty.packing) <= _MOST_STATES else Packing()
+            empty = self._empty = Seating(sites, packing)
+        for position, (before, site) in enumerate(zip(empty.sites, sites, strict=True)):
+            if before is not site:
+                empty.alter(position, site)
+        return empty.copy()
 
     def forget_others(self, nodes: Sequence[NodeView]) -> None:
         """Forget nodes that are no more."""

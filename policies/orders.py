@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from policies.annotations import Placement
 from policies.decision import Cut, Layout
 from policies.geometry import Placements, by_start
+from policies.nodesets import Nodes
 from policies.placement import beside
 from policies.plan import Plan, admits
 from policies.plots import Plot, left_over
-from policies.seating import Nodes
 from policies.supply import slices_of
 from policies.view import NodeView, PodView
 
@@ -49,12 +49,12 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
 def _meanwhile(board: Plot, target: Placements) -> Placements | None:
     """Return what of a layout can be had while pods on their way out still hold slices, or None if nothing is new."""
     # MPS slices have no place of their own, so those of pods that stay are counted too.
-    held = Counter(board.fixed) - Counter(board.open) + Counter(board.leaving) - Counter(target)
+    held = Counter(board.face.fixed) - Counter(board.face.open) + Counter(board.leaving) - Counter(target)
     if not held:
         return target
     created = Counter(target) - Counter(board.existing)
     staying = tuple(sorted([*(Counter(target) - created).elements(), *held.elements()], key=by_start))
-    new = beside(board.model, board.mode, staying, tuple(sorted(created.elements(), key=by_start)))
+    new = beside(board.face.model, board.face.mode, staying, tuple(sorted(created.elements(), key=by_start)))
     return tuple(sorted(staying + new, key=by_start)) if new else None
 
 

@@ -12,7 +12,7 @@ from policies import names
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, Profiles, by_start
 from policies.placement import Arrangement, arrange, bin_gb, is_made
-from policies.plots import Plot
+from policies.plots import Face
 
 Cost = int
 """What a plan costs; the costs of boards add up, and of two plans the lower sum is better.
@@ -37,21 +37,19 @@ class State:
     """A board with the slices planned for it.
 
     Attributes:
-        plot: the board, or one like it.
+        face: what the board can bear.
         demand: profiles planned for pods, sorted.
         wanted: those of them that no open slice serves.
         layout: the best layout for `wanted`; None on a rigid board.
         cost: what this state costs.
-        number: in the order of discovery; breaks ties.
         steps: those worked out so far, by profile.
     """
 
-    plot: Plot
+    face: Face
     demand: Profiles
     wanted: Profiles
     layout: Arrangement | None
     cost: Cost
-    number: int
     steps: dict[str, "Step | None"] = field(default_factory=dict)
 
     @property
@@ -63,12 +61,12 @@ class State:
     def all_slices(self) -> Placements:
         """Return all slices of the board once the layout is there, sorted."""
         layout = self.layout
-        return tuple(sorted(self.plot.fixed + (layout.placed + layout.kept if layout else ()), key=by_start))
+        return tuple(sorted(self.face.fixed + (layout.placed + layout.kept if layout else ()), key=by_start))
 
     @property
     def slots(self) -> Placements:
         """Return the slices that serve pods once the layout is there: all but those that somebody holds."""
-        return self.plot.open + (self.layout.placed + self.layout.kept if self.layout else ())
+        return self.face.open + (self.layout.placed + self.layout.kept if self.layout else ())
 
 
 @dataclass(eq=False, slots=True, frozen=True)
@@ -87,14 +85,18 @@ class Step:
 
 
 class Packing:
-    """The states of all boards of one plan."""
+    """The states of boards that have been come upon. Which those are decides nothing: one packing may serve many plans."""
 
     def __init__(self) -> None:
-        self._states: dict[tuple[object, ...], State | None] = {}
+        self._states: dict[tuple[Face, Profiles], State | None] = {}
 
-    def start(self, plot: Plot) -> State:
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._states)
+
+    def start(self, face: Face) -> State:
         """Return the state of a board without demand."""
-        state = self._state(plot, ())
+        state = self._state(face, ())
         assert state is not None  # noqa: S101 - nothing is asked of it
         return state
 
@@ -104,8 +106,8 @@ class Packing:
             return state.steps[profile]
         except KeyError:
             then = None
-            if _gives(state.plot, profile):  # most boards are of a model that does not make it
-                then = self._state(state.plot, tuple(sorted((*state.demand, profile))))
+            if _gives(state.face, profile):  # most boards are of a model that does not make it
+                then = self._state(state.face, tuple(sorted((*state.demand, profile))))
             step = None if then is None else Step(then, then.cost - state.cost, _creates(state.layout, then.layout))
             state.steps[profile] = step
             return step
@@ -114,14 +116,14 @@ class Packing:
         """Return the state of a board with one slice less planned on it."""
         demand = list(state.demand)
         demand.remove(profile)
-        then = self._state(state.plot, tuple(demand))
+        then = self._state(state.face, tuple(demand))
         assert then is not None  # noqa: S101 - what holds more holds less
         return then
 
-    def _state(self, plot: Plot, demand: Profiles) -> State | None:
-        key = (plot.model, plot.mode, plot.rigid, plot.fixed, plot.open, plot.coming, plot.free, demand)
+    def _state(self, face: Face, demand: Profiles) -> State | None:
+        key = (face, demand)
         if key not in self._states:
-            self._states[key] = _state(plot, demand, len(self._states))
+            self._states[key] = _state(face, demand)
         return self._states[key]
 
 
@@ -131,33 +133,33 @@ def destroyed(cost: Cost) -> int:
     return (cost + (1 << below - 1)) >> below  # the other parts may be less than nothing
 
 
-def _gives(plot: Plot, profile: str) -> bool:
+def _gives(face: Face, profile: str) -> bool:
     """Return whether a board has a slice that nobody holds, or may be made to."""
-    return (not plot.rigid and is_made(plot.model, plot.mode, profile)) or any(
-        item.profile == profile for item in plot.open
+    return (not face.rigid and is_made(face.model, face.mode, profile)) or any(
+        item.profile == profile for item in face.open
     )
 
 
-def _state(plot: Plot, demand: Profiles, number: int) -> State | None:
-    wanted, later = _asked(plot, demand) if plot.open else (demand, 0)
-    layout = None if plot.rigid else arrange(plot.model, plot.mode, plot.fixed, wanted, plot.free)
+def _state(face: Face, demand: Profiles) -> State | None:
+    wanted, later = _asked(face, demand) if face.open else (demand, 0)
+    layout = None if face.rigid else arrange(face.model, face.mode, face.fixed, wanted, face.free)
     if layout is None and wanted:
         return None
-    return State(plot, demand, wanted, layout, _cost(plot, demand, layout, later), number)
+    return State(face, demand, wanted, layout, _cost(face, demand, layout, later))
 
 
-def _asked(plot: Plot, demand: Profiles) -> tuple[Profiles, int]:
+def _asked(face: Face, demand: Profiles) -> tuple[Profiles, int]:
     """Return what open slices do not serve, and how many slices are waited for because those that are there do not."""
-    opened = Counter(placement.profile for placement in plot.open)
+    opened = Counter(placement.profile for placement in face.open)
     asked = Counter(demand)
-    coming = Counter(placement.profile for placement in plot.coming)
+    coming = Counter(placement.profile for placement in face.coming)
     return tuple((asked - opened).elements()), (asked - (opened - coming)).total() if coming else 0
 
 
-def _cost(plot: Plot, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
-    held = (Counter(plot.fixed) - Counter(plot.open)).elements() if plot.open else plot.fixed
+def _cost(face: Face, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
+    held = (Counter(face.fixed) - Counter(face.open)).elements() if face.open else face.fixed
     taken = [*(placement.profile for placement in held), *demand]
-    units, compute = _shares(plot.model, plot.mode, taken)
+    units, compute = _shares(face.model, face.mode, taken)
     created, gone = _changes(layout)
     starts = (layout.starts if layout else ())[:_STARTS]
     cost = gone

@@ -13,12 +13,14 @@ import msgspec
 from policies.annotations import Placement
 from policies.constraints import Constraints
 from policies.geometry import by_start
+from policies.guests import Guest, Kind
 from policies.hosts import Hosts
+from policies.nodesets import Nodes, nodes_in
 from policies.placement import profile_of, size_of
 from policies.regroup import Regroup
 from policies.repair import improve, make_room
 from policies.search import Budget
-from policies.seating import Guest, Kind, Nodes, Seating, nodes_in
+from policies.seating import Seating
 from policies.supply import Supply, room_request
 from policies.view import NodeView, PodView
 
@@ -71,10 +73,10 @@ class Plan:
 
     def _places(self, site: int, plot: int) -> list[Placement]:
         """Return the slices of a board that serve pods, those that exist first."""
-        board, layout = self.seating.sites[site].plots[plot], self.seating.states[site][plot].layout
-        placed, coming = Counter(layout.placed if layout else ()), Counter(board.coming)
-        there = placed & Counter(board.free)
-        ready = Counter(board.open) - coming
+        face, layout = self.seating.sites[site].plots[plot].face, self.seating.states[site][plot].layout
+        placed, coming = Counter(layout.placed if layout else ()), Counter(face.coming)
+        there = placed & Counter(face.free)
+        ready = Counter(face.open) - coming
         return [item for part in (ready, there, coming, placed - there) for item in part.elements()]
 
 
@@ -86,13 +88,13 @@ class Planner:
         slow: nodes that pods are leaving; others are looked at first, then those of them that need not wait for that.
     """
 
-    def __init__(self, sites: Sequence[Supply], hosts: Hosts | None = None) -> None:
-        """Begin with the nodes, all of them up; `hosts` are the same, where they are known."""
-        self.found = Plan(Seating(list(sites)), {}, {})
+    def __init__(self, seating: Seating, hosts: Hosts) -> None:
+        """Begin with the nodes, all of them up, on which nobody sits; `hosts` are the same."""
+        self.found = Plan(seating, {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
         self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
-        self._kinds = _Kinds(self.found.seating, hosts or Hosts([site.node for site in sites]))
+        self._kinds = _Kinds(self.found.seating, hosts)
 
     def admit(self, demand: Demand) -> bool:
         """Seat a pod with all those admitted before it; return whether it could be."""
@@ -150,7 +152,7 @@ def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
         demands: pods in the order of the queue, released ones first.
         sites: the nodes that may be used, by name.
     """
-    planner = Planner(sites)
+    planner = Planner(Seating(sites), Hosts([site.node for site in sites]))
     for demand in demands:
         planner.admit(demand)
     return planner.finish()

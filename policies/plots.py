@@ -17,11 +17,10 @@ UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
 """A board of which we know nothing, so that nothing can be made on it."""
 
 
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """A board as the planner sees it.
+class Face(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
+    """What decides what a board can bear: boards with the same are one class for the planner.
 
     Attributes:
-        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
         model: what it can do; UNKNOWN where the slices are another tool's.
         mode: its mode.
         rigid: nothing may be created or destroyed on it now.
@@ -29,11 +28,8 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
         open: those of them that nobody holds.
         coming: those of `open` that do not exist yet: the board is being cut.
         free: slices that exist, that nobody holds and that may go.
-        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
-        leaving: those of `free` or `open` that pods on their way out still hold, so that they cannot go yet.
     """
 
-    index: int
     model: BoardModel
     mode: str
     rigid: bool
@@ -41,8 +37,28 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     open: Placements = ()
     coming: Placements = ()
     free: Placements = ()
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """A board as the planner sees it.
+
+    Attributes:
+        index: NVML's index; -1 for the slices of a node whose boards are not ours to know.
+        face: what it can bear, as good as always one object for all boards that are alike.
+        existing: all that exists, withdrawn slices included, sorted: the basis of a new layout.
+        leaving: free or open slices that pods on their way out still hold, so that they cannot go yet.
+    """
+
+    index: int
+    face: Face
     existing: Placements = ()
     leaving: Placements = ()
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def once(face: Face) -> Face:
+    """Return the one object for equal faces, so that telling that boards are alike costs nothing."""
+    return face
 
 
 def left_over(board: Board) -> bool:
@@ -61,8 +77,7 @@ def plot_of(board: Board, in_flight: bool, ordered: Placements | None, protected
         opened = sorted((target - Counter(used)).elements(), key=by_start)
     else:
         opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
-    return Plot(
-        index=board.index,
+    face = Face(
         model=board.model,
         mode=board.mode,
         rigid=rigid,
@@ -70,8 +85,9 @@ def plot_of(board: Board, in_flight: bool, ordered: Placements | None, protected
         open=tuple(opened),
         coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
         free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
-        existing=tuple(sorted((item.placement for item in board.slices), key=by_start)),
     )
+    existing = tuple(sorted((item.placement for item in board.slices), key=by_start))
+    return Plot(index=board.index, face=once(face), existing=existing)
 
 
 def unused(board: Board, then: Board) -> Placements:

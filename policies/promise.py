@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from policies.seating import Nodes, nodes_in
+from policies.nodesets import Nodes, nodes_in
 
 _MOST_AVOIDED: Final = 16  # nodes that one pod is kept off for others: each is a requirement more in its spec
 _PLENTY: Final = 1 << 30  # more pods than there are

@@ -9,12 +9,14 @@ from typing import Final
 from policies import names
 from policies.catalogue import MEDIA
 from policies.constraints import Constraints
+from policies.guests import Kind
+from policies.nodesets import Nodes, nodes_in
 from policies.packing import Packing, State
 from policies.placement import bin_gb, is_made, resource_of, size_of
 from policies.plan import Plan, admits
-from policies.plots import Plot
+from policies.plots import Face
 from policies.quantity import amount
-from policies.seating import Kind, Nodes, Seating, nodes_in
+from policies.seating import Seating
 from policies.supply import Room
 from policies.view import NodeView, PodView
 
@@ -70,7 +72,7 @@ class Refusals:
     def _makers(self, profile: str) -> list[State]:
         """Return the states of boards that ever make a slice, or have one."""
         if profile not in self._making:
-            self._making[profile] = [state for state in self._having if _makes(state.plot, profile)]
+            self._making[profile] = [state for state in self._having if _makes(state.face, profile)]
         return self._making[profile]
 
     def _nodes_of(self, states: Iterable[State]) -> Nodes:
@@ -85,7 +87,7 @@ class Refusals:
         """Return what is missing on the boards that make the slices; some nodes are able to take at least one of each."""
         making = dict.fromkeys(state for profile in dict.fromkeys(kind.profiles) for state in self._makers(profile))
         counts = {state: count for state in making if (count := self._count(state, makers))}
-        cuttable = {state: count for state, count in counts.items() if not state.plot.rigid}
+        cuttable = {state: count for state, count in counts.items() if not state.face.rigid}
         if not cuttable:
             busy = sum(self._count(state, makers & self._in_flight) for state in counts)
             return _cannot_be_cut(kind, busy, sum(counts.values()) - busy)
@@ -119,9 +121,9 @@ def _having(seating: Seating) -> dict[State, list[Nodes]]:
     return having
 
 
-def _makes(plot: Plot, profile: str) -> bool:
+def _makes(face: Face, profile: str) -> bool:
     """Return whether a board ever makes a slice, or has one."""
-    return is_made(plot.model, plot.mode, profile) or any(item.profile == profile for item in plot.fixed)
+    return is_made(face.model, face.mode, profile) or any(item.profile == profile for item in face.fixed)
 
 
 def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason:
@@ -201,8 +203,8 @@ class _Board:
     """What a board has left beside what is used, promised or planned: memory units and compute slices; of MPS GB, clients."""
 
     def __init__(self, state: State) -> None:
-        self.model, self.mps = state.plot.model, state.plot.mode == names.MPS
-        self.taken = [*(item.profile for item in state.plot.fixed), *state.wanted]
+        self.model, self.mps = state.face.model, state.face.mode == names.MPS
+        self.taken = [*(item.profile for item in state.face.fixed), *state.wanted]
         needs = [self.needs(profile) for profile in self.taken]
         self.units = (self.model.nominal_gb if self.mps else self.model.memory_units) - sum(units for units, _ in needs)
         self.parts = (self.model.max_clients if self.mps else self.model.compute) - sum(parts for _, parts in needs)

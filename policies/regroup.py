@@ -12,10 +12,12 @@ from functools import reduce
 from itertools import combinations
 from operator import or_
 
+from policies.guests import Guest, Kind, Seat
+from policies.nodesets import nodes_in
 from policies.packing import Packing, State
 from policies.placement import largest_first, size_of
 from policies.search import Budget
-from policies.seating import Guest, Kind, Seat, Seating, nodes_in
+from policies.seating import Seating
 
 Amounts = tuple[int, ...]
 """Slices, in the order of a list of profiles."""
@@ -214,7 +216,7 @@ class _Place:
                     room[name] += amount
                 for profile, plot in zip(guest.kind.profiles, guest.home.plots, strict=True):
                     states[plot] = seating.packing.remove(states[plot], profile)
-        plots = sorted(range(len(states)), key=lambda plot: (states[plot].number, plot))
+        plots = sorted(range(len(states)), key=lambda plot: (states[plot].cost, states.index(states[plot])))
         return cls(site, tuple(plots), tuple(states[plot] for plot in plots), room, dict.fromkeys(profiles, 0))
 
     def add(self, kind: Kind, count: int) -> None:
@@ -227,11 +229,11 @@ class _Place:
 
 
 def _left(state: State) -> tuple[int, int]:
-    plot = state.plot
-    held = Counter(item.profile for item in plot.fixed) - Counter(item.profile for item in plot.open)
+    face = state.face
+    held = Counter(item.profile for item in face.fixed) - Counter(item.profile for item in face.open)
     gigabytes, compute = _sum(size_of(profile) for profile in [*held.elements(), *state.demand])
     # The names of profiles round up, by less than 1 GB for each memory unit.
-    return plot.model.nominal_gb - gigabytes + plot.model.memory_units, max(plot.model.compute - compute, 0)
+    return face.model.nominal_gb - gigabytes + face.model.memory_units, max(face.model.compute - compute, 0)
 
 
 def _sum(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -8,10 +8,12 @@ so the answer is the same on every machine.
 
 from collections.abc import Iterable
 
+from policies.guests import Guest
+from policies.nodesets import Nodes, nodes_in
 from policies.packing import State
 from policies.regroup import Regroup
 from policies.search import GUESTS, Budget, is_small, search
-from policies.seating import Guest, Nodes, Seating, nodes_in
+from policies.seating import Seating
 
 _CHAIN = 2  # pods that move one after another to make room
 _SEARCH_TRIES = 3000  # for one exact search
@@ -84,7 +86,7 @@ class _Chain:
         tried: set[tuple[object, ...]] = set()
         for site in nodes_in(guest.kind.candidates & self.seating.shared):
             others = list(self.seating.guests[site])
-            look = tuple(sorted(state.number for state in self.seating.states[site]))
+            look = tuple(sorted(map(id, self.seating.states[site])))
             for other in others:
                 # Where nodes look the same, giving way on one is worth as much as on another.
                 place = (look, other.kind, *_boards(self.seating, other))

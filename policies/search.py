@@ -5,8 +5,10 @@ Depth first over the pods, the largest first; equal boards count once, and what 
 
 from dataclasses import dataclass
 
+from policies.guests import Guest, Seat
+from policies.nodesets import Nodes, nodes_in
 from policies.packing import NOTHING, Cost, destroyed
-from policies.seating import Guest, Nodes, Seat, Seating, nodes_in
+from policies.seating import Seating
 
 GUESTS = 12  # pods
 PLOTS = 16  # and boards that a search may concern
@@ -112,7 +114,7 @@ class _Search:
 
     def _look(self, site: int) -> tuple[object, ...]:
         """Return what distinguishes a node from others here."""
-        states = sorted(state.number for state in self.seating.states[site])
+        states = sorted(map(id, self.seating.states[site]))
         return self._admits[site], tuple(states), tuple(sorted(self.seating.room[site].items()))
 
     def _repeats(self, index: int, cost: Cost) -> bool:

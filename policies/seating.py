@@ -1,111 +1,21 @@
-"""Where pods sit while a plan is made: the working state of the planner, which puts pods on nodes and takes them off.
+"""Where pods sit while a plan is made: the working state of the planner, which puts pods on nodes and takes them off."""
 
-Sets of nodes are bits of an integer (bit i is node i), so that "which nodes have such a board and may take such a
-pod" is one `&` however many nodes there are.
-"""
-
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
-from operator import or_
-from typing import NamedTuple
+from operator import itemgetter, or_
 
 from policies.geometry import Profiles
+from policies.guests import Guest, Kept, Kind, Seat
+from policies.nodesets import Nodes, nodes_in
 from policies.packing import NOTHING, Cost, Packing, State
-from policies.spreading import Spread, Spreading
+from policies.ranking import Ranking
+from policies.spreading import IMPOSSIBLE, Spread, Spreading
 from policies.supply import Supply
 
-Nodes = int
-"""A set of nodes as bits."""
+_by_cost = itemgetter(0)
 
 
-class Seat(NamedTuple):
-    """A node, and for each slice of the pod the board (its position among the node's)."""
-
-    site: int
-    plots: tuple[int, ...]
-
-
-@dataclass(eq=False, slots=True)
-class Kind:
-    """Pods that need the same and may go to the same nodes.
-
-    Attributes:
-        profiles: a slice each, largest first.
-        room: what each takes besides slices, in thousandths.
-        candidates: nodes that admit it.
-        settled: released already, so that only slices that exist (or are coming) serve it.
-        size: GB of its slices.
-        crowded: candidates that have turned out to lack room, until somebody leaves them.
-        refused: one of them could not be served, so no later one can.
-    """
-
-    profiles: Profiles
-    room: tuple[tuple[str, int], ...]
-    candidates: Nodes
-    settled: bool = False
-    size: int = 0
-    crowded: Nodes = 0
-    refused: bool = False
-
-
-@dataclass(eq=False, slots=True)
-class Guest:
-    """A pod in the plan, and where it sits; None while it does not."""
-
-    key: str
-    kind: Kind
-    seat: Seat | None = None
-
-    @property
-    def home(self) -> Seat:
-        """Return the seat of a pod that has one."""
-        assert self.seat is not None, self.key  # noqa: S101 - who asks has seen it seated
-        return self.seat
-
-
-def nodes_in(nodes: Nodes) -> Iterator[int]:
-    """Yield the positions of the nodes in a set, lowest first."""
-    while nodes:
-        lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
-        nodes ^= lowest
-
-
-class Kept(NamedTuple):
-    """What is kept on a node for somebody who cannot be seated yet: slices as (board, profile), and room."""
-
-    slices: tuple[tuple[int, str], ...]
-    room: tuple[tuple[str, int], ...]
-
-
-@dataclass(eq=False, slots=True)
-class _Ranking:
-    """Nodes by what it costs there to spread some slices.
-
-    Attributes:
-        order: (cost, node, boards), cheapest first.
-        of: the entry of each node that has one.
-        seen: how many of the changes of nodes it knows.
-        stale: nodes that have changed since their entry was made.
-    """
-
-    stale: Nodes
-    order: list[tuple[Cost, int, tuple[int, ...]]] = field(default_factory=list)
-    of: dict[int, tuple[Cost, int, tuple[int, ...]]] = field(default_factory=dict)
-    seen: int = 0
-
-    def enter(self, site: int, spread: Spread | None) -> None:
-        """Note what it costs on a node now; None if it cannot be had there."""
-        if (before := self.of.pop(site, None)) is not None:
-            del self.order[bisect_left(self.order, before)]
-        if spread is not None:
-            self.of[site] = entry = (spread[0], site, spread[1])
-            insort(self.order, entry)
-
-
-@dataclass(eq=False, slots=True)
 class Seating:
     """Boards and room of all nodes, with the pods planned so far.
 
@@ -113,33 +23,42 @@ class Seating:
         sites: the nodes, by name.
         packing: the states of their boards.
         states: the state of each board of each node.
+        members: the nodes that have a board in a state.
         room: what each node has left besides slices.
         guests: the pods on each node, in the order of their coming.
         shared: nodes on which there are any.
+        kinds: the kinds of pods that have been looked at.
     """
 
-    sites: list[Supply]
-    packing: Packing = field(default_factory=Packing)
-    states: list[list[State]] = field(init=False)
-    room: list[dict[str, int]] = field(init=False)
-    guests: list[dict[Guest, None]] = field(init=False)
-    shared: Nodes = 0
-    kinds: list[Kind] = field(default_factory=list)
-    _kept: dict[int, list["Kept"]] = field(default_factory=dict)
-    _members: dict[State, Nodes] = field(default_factory=dict)
-    _ranked: dict[str, list[tuple[Cost, int, State]]] = field(default_factory=dict)
-    _spreading: Spreading = field(init=False)
-    _spread: dict[tuple[Profiles, bool], _Ranking] = field(default_factory=dict)
-    _changed: list[int] = field(default_factory=list)  # nodes whose boards have come into other states, in turn
-
-    def __post_init__(self) -> None:
-        self._spreading = Spreading(self.packing)
-        self.states = [[self.packing.start(plot) for plot in site.plots] for site in self.sites]
+    def __init__(self, sites: Sequence[Supply], packing: Packing | None = None) -> None:
+        """Begin with the nodes, on which nobody sits; `packing` are states of boards that are known."""
+        self.sites = list(sites)
+        self.packing = Packing() if packing is None else packing
+        self.states = [[self.packing.start(plot.face) for plot in site.plots] for site in self.sites]
         self.room = [dict(site.room) for site in self.sites]
-        self.guests = [{} for _ in self.sites]
+        self.members: dict[State, Nodes] = {}
+        self.guests: list[dict[Guest, None]] = [{} for _ in self.sites]
+        self.shared: Nodes = 0
+        self.kinds: list[Kind] = []
+        self._kept: dict[int, list[Kept]] = {}
+        self._ranked: dict[str, list[tuple[Cost, State]]] = {}
+        self._spreading = Spreading(self.packing)
+        self._spread: dict[tuple[Profiles, bool], Ranking] = {}
+        self._changed: list[int] = []  # nodes whose boards have come into other states, in turn
         for position, states in enumerate(self.states):
             for state in states:
-                self._members[state] = self._members.get(state, 0) | 1 << position
+                self.members[state] = self.members.get(state, 0) | 1 << position
+
+    def copy(self) -> "Seating":
+        """Return another one with the same nodes; on neither anybody sits yet, and of this one nothing was asked."""
+        self._changed.clear()
+        self.members = {state: nodes for state, nodes in self.members.items() if nodes}
+        other = Seating((), self.packing)
+        other.sites, other.guests = self.sites.copy(), [{} for _ in self.sites]
+        other.states = [states.copy() for states in self.states]
+        other.room = [room.copy() for room in self.room]
+        other.members = self.members.copy()
+        return other
 
     def find(self, kind: Kind, nodes: Nodes = -1) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod with its cost, or None; of equal ones that of the first node and board.
@@ -200,7 +119,7 @@ class Seating:
 
     def boards_on(self, nodes: Nodes) -> Iterator[tuple[State, Nodes]]:
         """Yield the states of boards on some nodes, each once, with those of the nodes that have such a board."""
-        for state, where in self._members.items():
+        for state, where in self.members.items():
             if where & nodes:
                 yield state, where & nodes
 
@@ -223,9 +142,9 @@ class Seating:
         """
         guests = [(guest, self.take(guest)) for guest in reversed(list(self.guests[position]))]
         for state in set(self.states[position]):
-            self._members[state] &= ~(1 << position)
+            self.members[state] &= ~(1 << position)
         self.sites[position] = site
-        self.states[position] = [self.packing.start(plot) for plot in site.plots]
+        self.states[position] = [self.packing.start(plot.face) for plot in site.plots]
         self.room[position] = dict(site.room)
         for state in self.states[position]:
             self._join(state, position)
@@ -258,32 +177,43 @@ class Seating:
 
     def takers(self, profile: str) -> Nodes:
         """Return the nodes of which a board can take one slice more of a profile, be it created or not."""
-        return reduce(or_, (self._members[state] for _, _, state in self._ranking(profile)), 0)
+        return reduce(or_, (self.members[state] for _, state in self._ranking(profile)), 0)
 
     def _find_several(self, kind: Kind, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of several slices, going through the nodes from the cheapest on."""
         key = kind.profiles, kind.settled
         if (ranking := self._spread.get(key)) is None:
-            ranking = self._spread[key] = _Ranking(stale=(1 << len(self.sites)) - 1)
+            ranking = self._spread[key] = Ranking((1 << len(self.sites)) - 1, seen=len(self._changed))
         for site in set(self._changed[ranking.seen :]):
-            ranking.stale |= 1 << site
+            ranking.forget(site)
         ranking.seen = len(self._changed)
-        able = self.takers(kind.profiles[0])
-        for site in nodes_in(ranking.stale & among):
-            ranking.enter(site, self.spread(kind, self.states[site]) if able >> site & 1 else None)
-        ranking.stale &= ~among
-        for cost, site, plots in ranking.order:
-            for _ in self.roomy(kind, among & 1 << site):
-                return cost, Seat(site, plots)
-        return None
+        entry = ranking.cheapest(
+            self._able(kind, ranking.stale & among),
+            lambda nodes: self.roomy(kind, nodes & among),
+            lambda site: self.spread(kind, self.states[site]),
+        )
+        return entry and (entry[0], Seat(*entry[1:]))
+
+    def _able(self, kind: Kind, among: Nodes) -> Iterator[tuple[Cost, Nodes]]:
+        """Yield nodes that may be able to take a pod's slices, with the least that it may cost there, which only grows."""
+        profile = kind.profiles[0]
+        if len(set(kind.profiles)) > 1:  # of which no bound is known
+            yield -IMPOSSIBLE, among & self.takers(profile)
+            return
+        bounds = (
+            (self._spreading.least(state, kind.profiles, settled=kind.settled), nodes)
+            for _, state in self._ranking(profile)
+            if (nodes := self.members[state] & among)
+        )
+        yield from sorted((bound for bound in bounds if bound[0] != IMPOSSIBLE), key=_by_cost)
 
     def _find_one(self, kind: Kind, profile: str, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""
         best: tuple[Cost, Seat] | None = None
-        for cost, _, state in self._ranking(profile):
+        for cost, state in self._ranking(profile):
             if best and cost != best[0]:
                 break
-            nodes = self._members.get(state, 0) & kind.candidates & among
+            nodes = self.members[state] & kind.candidates & among
             if not nodes or self._spreading.step(state, profile, settled=kind.settled) is None:
                 continue
             for site in self.roomy(kind, nodes):
@@ -293,13 +223,14 @@ class Seating:
                 break
         return best
 
-    def _ranking(self, profile: str) -> list[tuple[Cost, int, State]]:
+    def _ranking(self, profile: str) -> list[tuple[Cost, State]]:
         """Return the states that can take one slice more of a profile, cheapest first."""
         ranking = self._ranked.get(profile)
         if ranking is None:
-            steps = [(self.packing.add(state, profile), state) for state in self._members]
-            ranking = sorted((step.cost, state.number, state) for step, state in steps if step)
-            self._ranked[profile] = ranking
+            steps = [(self.packing.add(state, profile), state) for state in self.members]
+            ranking = self._ranked[profile] = sorted(
+                ((step.cost, state) for step, state in steps if step), key=_by_cost
+            )
         return ranking
 
     def _enter(self, site: int, plot: int, state: State) -> None:
@@ -307,14 +238,14 @@ class Seating:
         before, self.states[site][plot] = self.states[site][plot], state
         self._changed.append(site)
         if before not in self.states[site]:
-            self._members[before] &= ~(1 << site)
+            self.members[before] &= ~(1 << site)
         self._join(state, site)
 
     def _join(self, state: State, site: int) -> None:
         """Note that a node has a board in a state, which the rankings may not know yet."""
-        if state not in self._members:
-            self._members[state] = 0
+        if state not in self.members:
+            self.members[state] = 0
             for profile, ranking in self._ranked.items():
                 if step := self.packing.add(state, profile):
-                    insort(ranking, (step.cost, state.number, state))
-        self._members[state] |= 1 << site
+                    insort(ranking, (step.cost, state), key=_by_cost)
+        self.members[state] |= 1 << site

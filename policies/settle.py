@@ -19,10 +19,10 @@ from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
+from policies.nodesets import Nodes, nodes_in
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
-from policies.seating import Nodes, nodes_in
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
@@ -80,7 +80,7 @@ class _Settlement:
         promised = {node.name: _promised_on(node, landing) for node in up}
         sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
         memo.forget_others(up)
-        planner = Planner(sites, memo.hosts(up))
+        planner = Planner(memo.seating(sites), memo.hosts(up))
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
@@ -136,7 +136,7 @@ class _Settlement:
     def _clearances(self, ordered: Collection[str]) -> list[Layout]:
         """Return the orders to take away what is left from another mode; a node that has an order gets no second one."""
         others = (*self.seen.promised, *self.queue)
-        nodes = [site.node for site in self.sites if any(plot.rigid for plot in site.plots)]
+        nodes = [site.node for site in self.sites if any(plot.face.rigid for plot in site.plots)]
         found = (clear_for_mode(node, self.seen.bound[node.name], others) for node in nodes if node.name not in ordered)
         return [layout for layout in found if layout]
 

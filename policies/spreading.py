@@ -17,7 +17,7 @@ from policies.packing import NOTHING, Cost, Packing, State, Step
 Spread = tuple[Cost, tuple[int, ...]]
 """What it costs, and for each slice the board (its position among the node's)."""
 
-_IMPOSSIBLE: Final[Cost] = 1 << 1000  # more than anything costs
+IMPOSSIBLE: Final[Cost] = 1 << 1000  # more than anything costs
 _EXACT: Final = 16  # slices that are alike; of more, each in turn goes to the board where it costs least
 _TRIES: Final = 400  # ways to spread slices of several kinds that are looked at
 _STEPS: Final = 5_000  # and slices put down to find them
@@ -31,6 +31,7 @@ class Spreading:
     packing: Packing
     _runs: dict[tuple[str, int, bool], dict[State, list[Cost]]] = field(default_factory=dict)
     _ways: dict[tuple[object, ...], list[Spread]] = field(default_factory=dict)
+    _least: dict[tuple[State, Profiles, bool], Cost] = field(default_factory=dict)
     _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
     _steps: int = _ALL_STEPS
 
@@ -50,6 +51,17 @@ class Spreading:
         if sum(map(len, runs)) - len(runs) < len(profiles):
             return None
         return _exact(runs, len(profiles)) if len(profiles) <= _EXACT else _one_by_one(runs, len(profiles))
+
+    def least(self, state: State, profiles: Profiles, *, settled: bool) -> Cost:
+        """Return the least that slices which are alike cost on boards of which none gives one for less than this one."""
+        key = (state, profiles, settled)
+        if key not in self._least:
+            runs = self._runs.setdefault((profiles[0], len(profiles), settled), {})
+            run = runs.get(state) or self._run(state, profiles, settled, runs)
+            self._least[key] = min(
+                (len(profiles) * cost // count for count, cost in enumerate(run) if count), default=IMPOSSIBLE
+            )
+        return self._least[key]
 
     def ways(self, profiles: Profiles, states: Sequence[State], *, settled: bool) -> list[Spread]:
         """Return ways to spread slices, cheapest first; equal boards count once. All of them, if they are not very many."""
@@ -128,7 +140,7 @@ class _Trial:
 def _exact(runs: Sequence[Sequence[Cost]], count: int) -> Spread:
     """Return the cheapest way to divide so many equal slices among boards; `runs` say what they cost on each."""
     # What 0, 1, 2, ... slices cost on the last boards: first on none of them, then on one more and one more.
-    costs = [[NOTHING, *[_IMPOSSIBLE] * count]]
+    costs = [[NOTHING, *[IMPOSSIBLE] * count]]
     for run in reversed(runs):
         rest = costs[-1]
         costs.append([min(map(add, run, rest[left::-1])) for left in range(count + 1)])

@@ -16,7 +16,7 @@ from policies.geometry import by_start
 from policies.needs import is_slice
 from policies.occupancy import held_by_ended, occupied, tally, vacated
 from policies.placement import profile_of
-from policies.plots import UNKNOWN, Plot, plot_of, unused
+from policies.plots import UNKNOWN, Face, Plot, once, plot_of, unused
 from policies.view import NodeView, PodView
 
 _ONE_POD: Final = ("pods", 1000)
@@ -112,7 +112,8 @@ def _foreign(node: NodeView, need: Counter[str]) -> Plot:
     """Return the slices that another tool announces, as one board that cannot be cut."""
     free = (_announced(node) - need).elements()
     placements = tuple(Placement(profile) for profile in sorted(free))
-    return Plot(index=-1, model=UNKNOWN, mode="", rigid=True, fixed=placements, open=placements)
+    face = Face(model=UNKNOWN, mode="", rigid=True, fixed=placements, open=placements)
+    return Plot(index=-1, face=once(face))
 
 
 def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
@@ -120,13 +121,16 @@ def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
     left = Counter(unshown)
     held: list[Plot] = []
     for plot in plots:
-        still: list[Placement] = list(plot.coming)
-        for placement in (Counter(plot.open) - Counter(plot.coming)).elements():
+        face = plot.face
+        still: list[Placement] = list(face.coming)
+        for placement in (Counter(face.open) - Counter(face.coming)).elements():
             if left[placement.profile] > 0:
                 left[placement.profile] -= 1
             else:
                 still.append(placement)
-        held.append(plot if len(still) == len(plot.open) else replace(plot, open=tuple(sorted(still, key=by_start))))
+        if len(still) < len(face.open):
+            face = once(replace(face, open=tuple(sorted(still, key=by_start))))
+        held.append(replace(plot, face=face))
     return held
 
 

@@ -7,11 +7,11 @@ from policies import names
 from policies.budgets import BudgetView
 from policies.governing import QuotaView
 from policies.ground import SLICES, Ground
+from policies.guests import Kind
 from policies.ledger import Member
 from policies.needs import is_gpu
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Usage
-from policies.seating import Kind
 from policies.view import PodView
 
 Rank = tuple[bool, bool, int, int, tuple[int, ...], str]

@@ -7,9 +7,9 @@ from operator import or_
 
 from policies import names, reasons
 from policies.decision import Waiting
+from policies.guests import Guest, Kind
 from policies.plan import Plan
 from policies.promise import Claim, Role
-from policies.seating import Guest, Kind
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 from policies.walk import Walk
 

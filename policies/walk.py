@@ -7,13 +7,14 @@ from policies import names
 from policies.decision import Evict
 from policies.governing import QuotaView
 from policies.ground import Ground
+from policies.guests import Kind
 from policies.ledger import Ledger, Member
+from policies.nodesets import Nodes
 from policies.plan import Demand, Planner
 from policies.quantity import amount
 from policies.quota import Lack
 from policies.reasons import Reason
 from policies.reclaim import Reclaim
-from policies.seating import Kind, Nodes
 from policies.settings import QuotaSettings
 from policies.trial import Claimant, Stage
 from policies.view import UNSCHEDULABLE_S, PodView, View

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from policies.constraints import Constraints
 from policies.hosts import Hosts
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
-from policies.seating import nodes_in
+from policies.nodesets import nodes_in
 from policies.view import NodeView
 
 KEYS = st.sampled_from(["zone", "pool", "metadata.name"])

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
+from policies.guests import Guest
 from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
 from policies.regroup import Regroup
 from policies.repair import make_room
 from policies.search import Budget
-from policies.seating import Guest
 from policies.supply import survey
 from policies.view import view_node, view_pod
 from tests.builders import A30, A100, A100_80, make_pod
@@ -302,10 +302,10 @@ def can_be_served(asked, sites):
         if not profiles:
             yield boards
             return
-        for number, (plot, wanted) in enumerate(boards):
+        for number, (face, wanted) in enumerate(boards):
             more = (*wanted, profiles[0])
-            if fits(plot.model, plot.mode, plot.fixed, more):
-                yield from spreads(profiles[1:], (*boards[:number], (plot, more), *boards[number + 1 :]))
+            if fits(face.model, face.mode, face.fixed, more):
+                yield from spreads(profiles[1:], (*boards[:number], (face, more), *boards[number + 1 :]))
 
     def serve(index, state):
         if index == len(asked):
@@ -318,7 +318,7 @@ def can_be_served(asked, sites):
             for grown in spreads(profiles, boards)
         )
 
-    return serve(0, tuple(tuple((plot, ()) for plot in site.plots) for site in sites))
+    return serve(0, tuple(tuple((plot.face, ()) for plot in site.plots) for site in sites))
 
 
 @st.composite

@@ -1,0 +1,59 @@
+"""Pods as the planner sees them: what they need, which nodes admit them, and where they sit."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from policies.geometry import Profiles
+from policies.nodesets import Nodes
+
+
+class Seat(NamedTuple):
+    """A node, and for each slice of the pod the board (its position among the node's)."""
+
+    site: int
+    plots: tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Kind:
+    """Pods that need the same and may go to the same nodes.
+
+    Attributes:
+        profiles: a slice each, largest first.
+        room: what each takes besides slices, in thousandths.
+        candidates: nodes that admit it.
+        settled: released already, so that only slices that exist (or are coming) serve it.
+        size: GB of its slices.
+        crowded: candidates that have turned out to lack room, until somebody leaves them.
+        refused: one of them could not be served, so no later one can.
+    """
+
+    profiles: Profiles
+    room: tuple[tuple[str, int], ...]
+    candidates: Nodes
+    settled: bool = False
+    size: int = 0
+    crowded: Nodes = 0
+    refused: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Guest:
+    """A pod in the plan, and where it sits; None while it does not."""
+
+    key: str
+    kind: Kind
+    seat: Seat | None = None
+
+    @property
+    def home(self) -> Seat:
+        """Return the seat of a pod that has one."""
+        assert self.seat is not None, self.key  # noqa: S101 - who asks has seen it seated
+        return self.seat
+
+
+class Kept(NamedTuple):
+    """What is kept on a node for somebody who cannot be seated yet: slices as (board, profile), and room."""
+
+    slices: tuple[tuple[int, str], ...]
+    room: tuple[tuple[str, int], ...]
