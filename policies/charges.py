@@ -7,7 +7,7 @@ bound; before that the one, among those that it may land on, of which the slice 
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     replicas: int = 0
 
 
+_NOWHERE: Final = Place()
+
+Size = tuple[int, int, int, int]
+"""By what a request is smaller: GB of GPU memory, compute slices, CPU, memory."""
+
+
 class Places:
     """The boards among which those of pods are, for one set of nodes; remembers what it was asked."""
 
@@ -62,11 +68,23 @@ class Places:
         return place
 
     def _bound_to(self, node: str) -> Place:
-        return _place_on(self._by_name[node]) if node in self._by_name else Place()
+        return _place_on(self._by_name[node]) if node in self._by_name else _NOWHERE
 
     def _open_to(self, constraints: Constraints) -> Place:
         nodes = self._hosts.open_to(constraints, although_away=True)
         return _union([place for place, there in self._on.items() if there & nodes])
+
+
+class Charge(NamedTuple):
+    """What a pod costs.
+
+    Attributes:
+        amounts: of each resource, in thousandths.
+        size: by what its request is smaller than another.
+    """
+
+    amounts: Amounts
+    size: Size
 
 
 class Charges:
@@ -75,17 +93,18 @@ class Charges:
     def __init__(self, places: Places, settings: QuotaSettings) -> None:
         """Begin with the places of pods."""
         self._places, self._settings = places, settings
-        self._derived: dict[tuple[Moments, Place], dict[str, int]] = {}
+        # Pods that are alike share these objects (`view_pod`), which live as long as the pod that is kept here.
+        self._known: dict[tuple[int, int, int], tuple[PodView, Charge]] = {}
 
-    def of(self, pod: PodView) -> Amounts:
-        """Return what a pod costs of each resource, in thousandths."""
-        if not pod.moments:
-            return pod.request
-        key = (pod.moments, self._places.of(pod))
-        more = self._derived.get(key)
-        if more is None:
-            more = self._derived[key] = derived(*key, self._settings)
-        return {**pod.request, **more}
+    def of(self, pod: PodView) -> Charge:
+        """Return what a pod costs."""
+        place = self._places.of(pod) if pod.moments else _NOWHERE
+        key = (id(pod.request), id(pod.moments), id(place))
+        known = self._known.get(key)
+        if known is None:
+            amounts = {**pod.request, **derived(pod.moments, place, self._settings)} if pod.moments else pod.request
+            known = self._known[key] = pod, Charge(amounts, _size(pod, amounts))
+        return known[1]
 
 
 def derived(moments: Moments, place: Place, settings: QuotaSettings) -> dict[str, int]:
@@ -118,6 +137,11 @@ def share_of(model: BoardModel, profile: str) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _size(pod: PodView, amounts: Amounts) -> Size:
+    compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
+    return amounts.get(names.GPU_MEMORY_QUOTA, 0), compute, amounts.get("cpu", 0), amounts.get("memory", 0)
 
 
 def _place_on(node: NodeView) -> Place:

@@ -1,8 +1,9 @@
 """The nodes while it is tried out who would have to leave for a pod to fit, and while places are held for those who wait."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from policies import names
@@ -18,6 +19,7 @@ from policies.supply import Supply, survey
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
 _MOST_HELD: Final = 64  # places
+_REMEMBERED: Final = 1 << 14  # boards of nodes, with a profile
 _ONE_GB: Final = "1gb"  # the smallest slice of MPS
 SLICES: Final = "slices"
 """What a node lacks that has the room for a pod, but not its slices; no resource is called so."""
@@ -44,6 +46,7 @@ class Ground:
     _ever: dict[Kind, bool] = field(default_factory=dict)
     _lacks: dict[tuple[Kind, int], frozenset[str]] = field(default_factory=dict)
     _spent: set[Kind] = field(default_factory=set)
+    _frees: dict[str, tuple[list[tuple[int, State]], int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._positions = {site.node.name: position for position, site in enumerate(self._sites)}
@@ -75,7 +78,7 @@ class Ground:
 
         A node that was cut a moment ago is not among them: the scheduler may not have looked at it yet.
         """
-        need, found = Counter(kind.profiles), 0
+        need, found = kind.need, 0
         for position in nodes_in(kind.candidates):
             site = self._sites[position]
             if (
@@ -133,7 +136,7 @@ class Ground:
             self._spent.add(kind)
             return
         self._lacks.clear()
-        need = tuple(sorted(Counter(kind.profiles).items()))
+        need = tuple(sorted(kind.need.items()))
         self.held.append(Claim(key, Role.LATER, need, kind.room, 1 << home, home))
 
     def _look_again(self, node: str) -> None:
@@ -164,11 +167,10 @@ class Ground:
     def _hold_slices(self, kind: Kind) -> int | None:
         """Keep the freest board of the node that has it, in the smallest slices that it makes."""
         best: tuple[int, int] | None = None
-        for state, nodes in self._seating.boards_on(kind.candidates):
-            free = self._free(state, kind.profiles[0])
-            if free and (best is None or -free <= best[0]):
-                able = (position for position in nodes_in(nodes) if _holds(self._sites[position].node, kind))
-                position = next(able, None)
+        for free, state in self._free_for(kind.profiles[0]):
+            nodes = self._seating.members[state] & kind.candidates
+            if nodes and (best is None or -free <= best[0]):
+                position = next((place for place in nodes_in(nodes) if _holds(self._sites[place].node, kind)), None)
                 if position is not None and (best is None or (-free, position) < best):
                     best = -free, position
         if best is None:
@@ -182,6 +184,14 @@ class Ground:
             room = ()
         return position
 
+    def _free_for(self, profile: str) -> list[tuple[int, State]]:
+        """Return the states of boards that have anything free for a slice, with how much that is."""
+        members = self._seating.members  # to which more are added, none taken away
+        found, seen = self._frees.get(profile, ([], 0))
+        found += [(free, state) for state in islice(members, seen, None) if (free := self._free(state, profile))]
+        self._frees[profile] = found, len(members)
+        return found
+
     def _free(self, state: State, profile: str) -> int:
         """Return how many of the smallest slices a board still takes, at most as many as make one of this profile."""
         if not is_made(state.face.model, state.face.mode, profile):
@@ -194,23 +204,24 @@ class Ground:
 
 def _holds(node: NodeView, kind: Kind) -> bool:
     """Return whether a node would hold a pod if it were empty."""
-    if any(node.allocatable.get(name, 0) < amount for name, amount in kind.room):
-        return False
-    return all(
-        max(
-            sum(_most(board, profile) for board in node.boards),
-            node.allocatable.get(resource_of(profile), 0) // 1000,
-        )
-        >= count
-        for profile, count in Counter(kind.profiles).items()
+    for name, amount in kind.room:
+        if node.allocatable.get(name, 0) < amount:
+            return False
+    for profile, count in kind.need.items():
+        if count > max(_most(node.boards, profile), node.allocatable.get(resource_of(profile), 0) // 1000):
+            return False
+    return True
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _most(boards: tuple[Board, ...], profile: str) -> int:
+    """Return how many slices of a profile boards could bear; one that cannot be cut stays as it is."""
+    return sum(
+        capacity_for(board.model, board.mode, (), profile)
+        if board.cuttable
+        else sum(item.profile == profile for item in board.slices)
+        for board in boards
     )
-
-
-def _most(board: Board, profile: str) -> int:
-    """Return how many slices of a profile a board could bear; one that cannot be cut stays as it is."""
-    if board.cuttable:
-        return capacity_for(board.model, board.mode, (), profile)
-    return sum(item.profile == profile for item in board.slices)
 
 
 def _filler(state: State) -> str:

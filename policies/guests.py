@@ -1,6 +1,8 @@
 """Pods as the planner sees them: what they need, which nodes admit them, and where they sit."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from policies.geometry import Profiles
@@ -20,6 +22,7 @@ class Kind:
 
     Attributes:
         profiles: a slice each, largest first.
+        need: how many slices of each profile.
         room: what each takes besides slices, in thousandths.
         candidates: nodes that admit it.
         settled: released already, so that only slices that exist (or are coming) serve it.
@@ -35,6 +38,10 @@ class Kind:
     size: int = 0
     crowded: Nodes = 0
     refused: bool = False
+    need: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.need = Counter(self.profiles)
 
 
 @dataclass(eq=False, slots=True)

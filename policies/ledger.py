@@ -14,11 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from policies import names
-from policies.charges import Charges, Places
+from policies.charges import Charge, Charges, Places, Size
 from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
-from policies.placement import profile_of, size_of
 from policies.quantity import Amounts
 from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
@@ -31,16 +30,17 @@ class Member(msgspec.Struct, frozen=True, eq=False, gc=False):
     Attributes:
         pod: the pod.
         quota: its quota.
-        charge: what it costs, in thousandths.
+        cost: what it costs.
     """
 
     pod: PodView
     quota: QuotaView
-    charge: Amounts
+    cost: Charge
 
-
-Size = tuple[int, int, int, int]
-"""By what a request is smaller: GB of GPU memory, compute slices, CPU, memory."""
+    @property
+    def charge(self) -> Amounts:
+        """Return what it costs of each resource, in thousandths."""
+        return self.cost.amounts
 
 
 class Ledger:
@@ -63,7 +63,6 @@ class Ledger:
         self._governed = govern(view.quotas)
         self._policies = Policies(view.policies)
         self._charges = Charges(places or Places(view.nodes), settings)
-        self._charged: dict[str, Amounts] = {}
         unready = self._governed.unready
         self._by_space = {
             space: quota for space, quota in self._governed.by_namespace.items() if quota.title not in unready
@@ -88,11 +87,11 @@ class Ledger:
                 continue
             (quota, members), charge = book, self._charges.of(pod)
             if self.leaving and pod.key in self.leaving:
-                self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge)
+                self._count_leaving(quota, self.quota(claimants[pod.evicted_for]), charge.amounts)
             else:
                 members.append(Member(pod, quota, charge))
                 for usage in (self.then, self.real) if self.going and pod.key in self.going else ():
-                    usage.add(quota, charge, -1)
+                    usage.add(quota, charge.amounts, -1)
         for quota in in_force:
             total = _sum(member.charge for member in self.standing[quota.title])
             for usage in (self.then, self.now, self.real, self._shown):
@@ -118,9 +117,7 @@ class Ledger:
 
     def charge(self, pod: PodView) -> Amounts:
         """Return what a pod costs."""
-        if (known := self._charged.get(pod.key)) is None:
-            known = self._charged[pod.key] = self._charges.of(pod)
-        return known
+        return self._charges.of(pod).amounts
 
     def lacks(self, usage: Usage, pod: PodView) -> list[Lack]:
         """Return what keeps a pod out by quota; nothing if none holds it."""
@@ -155,7 +152,7 @@ class Ledger:
     def release(self, pod: PodView) -> None:
         """Count a pod as one that may run from now on."""
         if quota := self.quota(pod):
-            member = self._released[quota.title][pod.key] = Member(pod, quota, self.charge(pod))
+            member = self._released[quota.title][pod.key] = Member(pod, quota, self._charges.of(pod))
             for usage in (self.now, self._shown):
                 usage.add(quota, member.charge)
 
@@ -213,7 +210,7 @@ class Ledger:
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""
-        return -pod.priority, pod.created, _size(pod, self.charge(pod)), pod.namespace, pod.name
+        return -pod.priority, pod.created, self._charges.of(pod).size, pod.namespace, pod.name
 
     def over_quota(self, *, coming: bool = True) -> dict[str, Member]:
         """Return the counted pods (namespace/name) that are over-quota: running pods by older, then as in the queue.
@@ -262,12 +259,7 @@ class Ledger:
 
 def _running_order(member: Member) -> tuple[int, int, Size, str, str]:
     pod = member.pod
-    return pod.created, -pod.priority, _size(pod, member.charge), pod.namespace, pod.name
-
-
-def _size(pod: PodView, charge: Amounts) -> Size:
-    compute = sum(size_of(profile_of(resource))[1] * count for resource, count in pod.slices)
-    return charge.get(names.GPU_MEMORY_QUOTA, 0), compute, charge.get("cpu", 0), charge.get("memory", 0)
+    return pod.created, -pod.priority, member.cost.size, pod.namespace, pod.name
 
 
 def _sum(charges: Iterable[Amounts]) -> dict[str, int]:

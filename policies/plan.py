@@ -98,16 +98,17 @@ class Planner:
 
     def admit(self, demand: Demand) -> bool:
         """Seat a pod with all those admitted before it; return whether it could be."""
-        guest = Guest(demand.pod.key, self.kind(demand))
-        if not guest.kind.refused:
+        key, kind = demand.pod.key, self.kind(demand)
+        if not kind.refused:
+            guest = Guest(key, kind)
             self._serve(guest)
-        if guest.seat:
-            self.found.guests[guest.key] = guest
-            self.found.refused.pop(guest.key, None)
-            return True
-        # What has been admitted since only takes more room, so no later pod of this kind can be served.
-        guest.kind.refused = True
-        self.found.refused[guest.key] = guest.kind
+            if guest.seat:
+                self.found.guests[key] = guest
+                self.found.refused.pop(key, None)
+                return True
+            # What is admitted from now on only takes more room, so no later pod of this kind can be served.
+            kind.refused = True
+        self.found.refused[key] = kind
         return False
 
     def kind(self, demand: Demand) -> Kind:
@@ -132,7 +133,7 @@ class Planner:
 
     def _at_once(self, kind: Kind) -> Nodes:
         """Return the nodes that pods are leaving which have all that a pod needs while those are still there."""
-        seating, need, found = self.found.seating, Counter(kind.profiles), 0
+        seating, need, found = self.found.seating, kind.need, 0
         for position in nodes_in(kind.candidates & self.slow):
             slices, room = Counter(seating.sites[position].grantable), Counter(seating.sites[position].now)
             for guest in seating.guests[position]:
@@ -174,17 +175,19 @@ class _Kinds:
     def __init__(self, seating: Seating, hosts: Hosts) -> None:
         self._seating, self._hosts = seating, hosts
         self._kinds: dict[tuple[object, ...], Kind] = {}
-        self._of_pods: dict[str, Kind] = {}
+        # Pods that are alike share these objects (`view_pod`), which live as long as the pod that is kept here.
+        self._alike: dict[tuple[int, int, int], tuple[PodView, Kind]] = {}
 
     def of(self, demand: Demand) -> Kind:
         """Return the kind of a pod."""
         if demand.settled or demand.avoid:
             return self._find(demand)
-        key = demand.pod.key
-        kind = self._of_pods.get(key)
-        if kind is None:
-            kind = self._of_pods[key] = self._find(demand)
-        return kind
+        pod = demand.pod
+        key = (id(pod.request), id(pod.slices), id(pod.constraints))
+        known = self._alike.get(key)
+        if known is None:
+            known = self._alike[key] = pod, self._find(demand)
+        return known[1]
 
     def _find(self, demand: Demand) -> Kind:
         pod, room = demand.pod, room_request(demand.pod)

@@ -1,16 +1,17 @@
 """Why a pod waits, in one sentence with numbers that a person understands (pain L01)."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies import names
-from policies.catalogue import MEDIA
+from policies.catalogue import MEDIA, BoardModel
 from policies.constraints import Constraints
+from policies.geometry import Profiles
 from policies.guests import Kind
-from policies.nodesets import Nodes, nodes_in
+from policies.nodesets import Counts, Nodes, nodes_in, set_of
 from policies.packing import Packing, State
 from policies.placement import bin_gb, is_made, resource_of, size_of
 from policies.plan import Plan, admits
@@ -50,16 +51,13 @@ class Refusals:
         self._seating, self._nodes = plan.seating, nodes
         self._in_flight = sum(1 << place for place, site in enumerate(plan.seating.sites) if site.node.in_flight)
         self._having = _having(plan.seating)
-        self._making: dict[str, list[State]] = {}
-        self._boards: dict[State, _Board] = {}
+        self._left: dict[State, _Left] = {}
+        self._makers: dict[Profiles, _Makers] = {}
 
     def why(self, pod: PodView, kind: Kind) -> Reason:
         """Return why no place was found for a pod of a kind."""
-        makers = able = kind.candidates
-        for profile in dict.fromkeys(kind.profiles):
-            making = self._makers(profile)
-            makers &= self._nodes_of(making)
-            able &= self._nodes_of(state for state in making if self._seating.packing.add(state, profile))
+        making = self._making(tuple(kind.need))
+        makers, able = kind.candidates & making.nodes, kind.candidates & making.able
         states = self._seating.states
         if not makers:
             code, why = _nobody_makes(pod, kind, self._nodes)
@@ -69,56 +67,91 @@ class Refusals:
             code, why = names.NO_ROOM, self._lacks_slices(kind, makers, able)
         return code, f"{needs(kind)}{why}"
 
-    def _makers(self, profile: str) -> list[State]:
-        """Return the states of boards that ever make a slice, or have one."""
-        if profile not in self._making:
-            self._making[profile] = [state for state in self._having if _makes(state.face, profile)]
-        return self._making[profile]
+    def _making(self, profiles: Profiles) -> "_Makers":
+        """Return the boards that ever make a slice of some profiles, or have one."""
+        if (found := self._makers.get(profiles)) is None:
+            nodes, able, making = -1, -1, dict[State, None]()
+            for profile in profiles:
+                states = [state for state in self._having if _makes(state.face, profile)]
+                making |= dict.fromkeys(states)
+                nodes &= self._nodes_of(states)
+                able &= self._nodes_of(state for state in states if self._seating.packing.add(state, profile))
+            found = self._makers[profiles] = _Makers({}, nodes, able)
+            for state in making:
+                lack = self._lack(state, profiles[0]) if len(profiles) == 1 else None
+                counts = found.boards.setdefault((state.face.rigid, bool(state.wanted), lack), Counts())
+                for having in self._having[state]:
+                    counts.add(having)
+        return found
 
     def _nodes_of(self, states: Iterable[State]) -> Nodes:
         """Return the nodes that have a board in one of some states."""
         return reduce(or_, (self._having[state][0] for state in states), 0)
 
-    def _count(self, state: State, nodes: Nodes) -> int:
-        """Return how many boards in a state some nodes have."""
-        return sum((having & nodes).bit_count() for having in self._having[state])
+    def _lack(self, state: State, profile: str) -> "_Lack":
+        if state not in self._left:
+            self._left[state] = _Left(state)
+        return self._left[state].lack(profile)
 
     def _lacks_slices(self, kind: Kind, makers: Nodes, able: Nodes) -> str:
         """Return what is missing on the boards that make the slices; some nodes are able to take at least one of each."""
-        making = dict.fromkeys(state for profile in dict.fromkeys(kind.profiles) for state in self._makers(profile))
-        counts = {state: count for state in making if (count := self._count(state, makers))}
-        cuttable = {state: count for state, count in counts.items() if not state.face.rigid}
+        boards = self._making(tuple(kind.need)).boards
+        cuttable = {key: count for key, counts in boards.items() if not key[0] and (count := counts.on(makers))}
         if not cuttable:
-            busy = sum(self._count(state, makers & self._in_flight) for state in counts)
-            return _cannot_be_cut(kind, busy, sum(counts.values()) - busy)
-        earlier = "when the pods before it are served, " if any(state.wanted for state in cuttable) else ""
-        if len(set(kind.profiles)) > 1:
+            busy = sum(counts.on(makers & self._in_flight) for counts in boards.values())
+            return _cannot_be_cut(kind, busy, sum(counts.on(makers) for counts in boards.values()) - busy)
+        earlier = "when the pods before it are served, " if any(planned for _, planned, _ in cuttable) else ""
+        if len(kind.need) > 1:
             return f"{earlier}no node has room for all of them"
         profile = kind.profiles[0]
         if len(kind.profiles) == 1:
-            return earlier + _lacks_one(profile, {self._board(state): count for state, count in cuttable.items()})
+            return earlier + _lacks_one(profile, [(lack, count) for (*_, lack), count in cuttable.items() if lack])
         states, packing = self._seating.states, self._seating.packing
         most = max(
             (sum(_more(state, profile, packing) for state in states[site]) for site in nodes_in(able)), default=0
         )
         return f"{earlier}no node has room for more than {most} of them"
 
-    def _board(self, state: State) -> "_Board":
-        if state not in self._boards:
-            self._boards[state] = _Board(state)
-        return self._boards[state]
+
+class _Lack(NamedTuple):
+    """What keeps a board that makes a slice from making one more.
+
+    Attributes:
+        gigabytes: what it has left of its memory.
+        why: what it lacks although that is enough; empty where it is not.
+    """
+
+    gigabytes: int
+    why: str
+
+
+class _Makers(NamedTuple):
+    """The boards that ever make some slices, or have one.
+
+    Attributes:
+        boards: how many nodes have of those that are alike: whether they cannot be cut now, whether pods are planned there,
+            and what they lack for one slice more, where one is asked for.
+        nodes: the nodes that have some for each profile.
+        able: those of them that have some which can take one more.
+    """
+
+    boards: dict[tuple[bool, bool, _Lack | None], Counts]
+    nodes: Nodes
+    able: Nodes
 
 
 def _having(seating: Seating) -> dict[State, list[Nodes]]:
     """Return for each state of boards the nodes that have one such board, those that have a second, and so on."""
-    having: dict[State, list[Nodes]] = {}
+    places: dict[State, list[list[int]]] = {}
     for site, states in enumerate(seating.states):
-        for state, count in Counter(states).items():
-            nodes = having.setdefault(state, [])
-            nodes += [0] * (count - len(nodes))
-            for place in range(count):
-                nodes[place] |= 1 << site
-    return having
+        for place, state in enumerate(states):
+            having = places.setdefault(state, [])
+            count = states.index(state) < place and states[:place].count(state)
+            if count == len(having):
+                having.append([site])
+            else:
+                having[count].append(site)
+    return {state: [set_of(sites) for sites in having] for state, having in places.items()}
 
 
 def _makes(face: Face, profile: str) -> bool:
@@ -199,50 +232,50 @@ def _more(state: State, profile: str, packing: Packing) -> int:
     return count
 
 
-class _Board:
+class _Left:
     """What a board has left beside what is used, promised or planned: memory units and compute slices; of MPS GB, clients."""
 
     def __init__(self, state: State) -> None:
         self.model, self.mps = state.face.model, state.face.mode == names.MPS
         self.taken = [*(item.profile for item in state.face.fixed), *state.wanted]
-        needs = [self.needs(profile) for profile in self.taken]
+        needs = [_takes(self.model, profile) for profile in self.taken]
         self.units = (self.model.nominal_gb if self.mps else self.model.memory_units) - sum(units for units, _ in needs)
         self.parts = (self.model.max_clients if self.mps else self.model.compute) - sum(parts for _, parts in needs)
 
-    def needs(self, profile: str) -> tuple[int, int]:
-        """Return what a slice takes, in the same terms."""
-        known = self.model.profile(profile)
-        return (known.memory_units, known.compute) if known else (bin_gb(profile) or 0, 1)
-
-    def gigabytes(self) -> int:
-        """Return what is left of its memory."""
-        return self.units if self.mps else self.units * self.model.nominal_gb // self.model.memory_units
-
-    def lacks(self, profile: str) -> str:
-        """Return why a slice cannot be made although there is memory enough for it."""
-        _, parts = self.needs(profile)
+    def lack(self, profile: str) -> _Lack:
+        """Return what it lacks for one slice more, if it cannot take that."""
+        gigabytes = self.units if self.mps else self.units * self.model.nominal_gb // max(self.model.memory_units, 1)
+        units, parts = _takes(self.model, profile)
+        if self.units < units:
+            return _Lack(gigabytes, "")
         if self.parts < parts:
             compute = "no compute slice left" if parts == 1 else f"fewer than {parts} compute slices left"
-            return "no MPS client left" if self.mps else compute
+            return _Lack(gigabytes, "no MPS client left" if self.mps else compute)
         known = self.model.profile(profile)
         if known and known.max and self.taken.count(profile) >= known.max:
-            return f"already as many {profile} as can be"
+            return _Lack(gigabytes, f"already as many {profile} as can be")
         media = sum(other.media for name in (profile, *self.taken) if (other := self.model.profile(name)))
-        return "no media engines left" if media > MEDIA else _SCATTERED
+        return _Lack(gigabytes, "no media engines left" if media > MEDIA else _SCATTERED)
 
 
-def _lacks_one(profile: str, boards: Mapping[_Board, int]) -> str:
-    """Return why no board can take a slice that all of them make; so many there are of each."""
+def _takes(model: BoardModel, profile: str) -> tuple[int, int]:
+    """Return what a slice takes of a board: memory units and compute slices, or GB and a client."""
+    known = model.profile(profile)
+    return (known.memory_units, known.compute) if known else (bin_gb(profile) or 0, 1)
+
+
+def _lacks_one(profile: str, boards: Sequence[tuple[_Lack, int]]) -> str:
+    """Return why no board can take a slice that all of them make, from what they lack; so many there are of each."""
     gigabytes, _ = size_of(profile)
-    able = [board for board in boards if board.units >= board.needs(profile)[0]]
-    if not able:
-        most = max(board.gigabytes() for board in boards)
-        return f"no board has {gigabytes} GB free (the freest of {sum(boards.values())} has {most} GB)"
-    count = sum(boards[board] for board in able)
-    found = f"{_have(count, 'board')} {gigabytes} GB free"
     causes: Counter[str] = Counter()
-    for board in able:
-        causes[board.lacks(profile)] += boards[board]
+    for lack, count in boards:
+        causes[lack.why] += count
+    del causes[""]  # of these nothing is told if others have memory enough
+    if not causes:
+        most, all_boards = max(lack.gigabytes for lack, _ in boards), sum(count for _, count in boards)
+        return f"no board has {gigabytes} GB free (the freest of {all_boards} has {most} GB)"
+    count = causes.total()
+    found = f"{_have(count, 'board')} {gigabytes} GB free"
     if causes.keys() == {_SCATTERED}:
         return f"{found}, {'not' if count == 1 else 'none'} contiguous"
     if len(causes) == 1:

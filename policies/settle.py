@@ -6,7 +6,7 @@ destroyed. Everything is derived from the view afresh: a settled cluster settles
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from operator import or_
@@ -44,7 +44,7 @@ class _Sorted:
         self.view = view
         # Boards that an agent has reported come first: an order to a node without one is carried out by nobody.
         self.nodes = sorted(view.nodes, key=lambda node: (not all(board.uuid for board in node.boards), node.name))
-        self.bound: dict[str, list[PodView]] = {node.name: [] for node in self.nodes}
+        self.bound: defaultdict[str, list[PodView]] = defaultdict(list)
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
         self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota holds them
@@ -52,7 +52,7 @@ class _Sorted:
         for pod in view.pods:
             if pod.node:
                 if not pod.finished:
-                    self.bound.setdefault(pod.node, []).append(pod)
+                    self.bound[pod.node].append(pod)
             elif pod.finished or pod.terminating:
                 continue
             elif pod.held:
@@ -142,10 +142,12 @@ class _Settlement:
 
     def _claims(self) -> list[Claim]:
         """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
-        left = [(dict(site.grantable), dict(site.now)) for site in self.sites]
+        left: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
-            home, need = guest.home.site, Counter(guest.kind.profiles)
+            home, need = guest.home.site, guest.kind.need
+            if home not in left:
+                left[home] = dict(self.sites[home].grantable), dict(self.sites[home].now)
             slices, room = left[home]
             there = all(slices.get(profile, 0) >= count for profile, count in need.items()) and all(
                 room.get(name, 0) >= amount for name, amount in guest.kind.room

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
+from itertools import islice
 
 from policies import names, reasons
 from policies.decision import Waiting
 from policies.guests import Guest, Kind
+from policies.nodesets import set_of
 from policies.plan import Plan
 from policies.promise import Claim, Role
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
@@ -34,6 +34,8 @@ class Waits:
     later: Mapping[str, Claim]
     ordered: Collection[str]
     _places: dict[str, int] = field(default_factory=dict)
+    _homes: dict[int, str] = field(default_factory=dict)
+    _passed: int = 0
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
     _refusals: reasons.Refusals | None = None
 
@@ -45,19 +47,20 @@ class Waits:
 
     def _reason(self, pod: PodView) -> reasons.Reason | None:
         """Return why a pod waits; None if it does not."""
-        kind, claim = self.plan.refused.get(pod.key), self.later.get(pod.key)
-        if pod.key in self.walk.waits:
-            code, message = self.walk.waits[pod.key]
+        key = pod.key
+        kind = self.plan.refused.get(key)
+        if key in self.walk.waits:
+            code, message = self.walk.waits[key]
             if kind and code == names.NOTHING_TO_RECLAIM:
                 message = f"{message}; {self._refused(pod, kind)[1]}"
             return code, message
-        if claim:
-            delay = self._delayed(self.plan.guests[pod.key], claim)
-            claims = pod.key in self.walk.ledger.claimants
+        if claim := self.later.get(key):
+            delay = self._delayed(self.plan.guests[key], claim)
+            claims = key in self.walk.ledger.claimants
             return (names.EVICTING, self.walk.awaited(pod) or delay[1]) if claims else delay
         if kind:
             return self._refused(pod, kind)
-        return None if pod.gated else self._unused(self.plan.guests[pod.key])
+        return None if pod.gated else self._unused(self.plan.guests[key])
 
     def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
         if kind not in self._told:
@@ -68,18 +71,21 @@ class Waits:
 
     def _kept_from(self, pod: PodView, kind: Kind) -> reasons.Reason | None:
         """Return for whom is kept what would serve a pod, if anything would: for one that stands before it."""
-        held = self.walk.ground.held
+        held = self.walk.ground.held  # in the order of the queue, as pods are asked for here
         if held and not self._places:
             self._places = {one.key: place for place, one in enumerate(self.queue)}
-        before = [claim for claim in reversed(held) if self._places[claim.key] < self._places[pod.key]]
-        homes = {claim.home: claim.key for claim in before}
-        found = self.plan.seating.find(kind, reduce(or_, (1 << home for home in homes), 0))
+        for claim in islice(held, self._passed, None):
+            if self._places[claim.key] >= self._places[pod.key]:
+                break
+            self._passed += 1
+            self._homes.setdefault(claim.home, claim.key)
+        found = self.plan.seating.find(kind, set_of(sorted(self._homes))) if self._homes else None
         if found is None:
             return None
         site, what = found[1].site, "that free" if kind.profiles else "room for it"
         return names.PLACE_HELD, (
             f"{reasons.needs(kind)}node {self.plan.seating.sites[site].node.name} has {what}, but keeps it for "
-            f"{homes[site]}, which stands before this pod"
+            f"{self._homes[site]}, which stands before this pod"
         )
 
     def _unused(self, guest: Guest) -> reasons.Reason:

@@ -100,7 +100,7 @@ class Walk:
         if lasting or not self.ground.ever(kind):
             return
         claims = quota is not None and self._claim(pod, quota, kind)
-        if pod.key in self.displacing:
+        if claims and pod.key in self.displacing:
             return
         if claims or self._is_old(pod):
             self._hold(pod, kind, lacks, claims=claims)

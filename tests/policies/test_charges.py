@@ -17,7 +17,7 @@ RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 
 def cost(pod, *nodes, settings=SETTINGS):
     """Return (GPUs, GB) in thousandths."""
-    charge = Charges(Places([view_node(node) for node in nodes]), settings).of(view_pod(pod))
+    charge = Charges(Places([view_node(node) for node in nodes]), settings).of(view_pod(pod)).amounts
     return charge.get(names.GPU), charge.get(names.GPU_MEMORY_QUOTA)
 
 
