@@ -6,6 +6,7 @@ is read of them at each decision in the processor's cache.
 """
 
 import math
+import re
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -28,6 +29,9 @@ UNSCHEDULABLE_S: Final = 30
 """Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
 
 ORDER_S: Final = 60
+_PLAN: Final = re.compile(
+    r"[0-9]{1,15}"
+)  # milliseconds since the epoch; what anybody else has written may be of any length
 """Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -83,11 +87,14 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def ordered_at(self) -> float:
         """Return when the last order was given, in seconds since the epoch; infinity if there was none that says it."""
-        return int(self.spec_plan) / 1000 if self.spec_plan.isdecimal() else math.inf
+        return ordered_at(self.spec_plan)
 
     def overdue(self, now: float) -> bool:
-        """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it."""
-        return self.in_flight and now - self.ordered_at > ORDER_S
+        """Return whether the agent has left the last order undone for so long that nothing is to be hoped of it.
+
+        The same holds of one that does not say when it was given, or names a time that has not come.
+        """
+        return self.in_flight and abs(now - self.ordered_at) > ORDER_S
 
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""
@@ -224,6 +231,11 @@ def view_node(node: Node) -> NodeView:
         cut=annotations.get(names.SPEC_CUT, ""),
         faults=tuple(faults),
     )
+
+
+def ordered_at(plan: str) -> float:
+    """Return when a plan of this id was made, in seconds since the epoch; infinity if it is not one of ours."""
+    return int(plan) / 1000 if _PLAN.fullmatch(plan) else math.inf
 
 
 def read_mode(labels: Mapping[str, str], faults: list[str]) -> str:

@@ -194,6 +194,8 @@ def test_a_cut_names_the_plan_whose_slices_may_go():
         pytest.param("1772442000500", "", "1772442000501", id="two orders in one millisecond"),
         pytest.param("1772442009000", "1772442009000", "1772442009001", id="a last leader whose clock is ahead"),
         pytest.param("node-1-17", "", "1772442000500", id="no number"),
+        pytest.param("9796076207440", "9796076207440", "1772442000500", id="a time that no leader can have had"),
+        pytest.param("9" * 400, "9" * 5000, "1772442000500", id="more than a number can hold"),
     ],
 )
 def test_plan_ids_grow(spec, status, expected):
