@@ -96,6 +96,15 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """
         return self.in_flight and abs(now - self.ordered_at) > ORDER_S
 
+    def next_plan(self, now: float) -> str:
+        """Return the id of a new order: milliseconds since the epoch, larger than that of any plan that the node bears.
+
+        Clocks of successive leaders may differ, so the last id may lie ahead; one far ahead is not of a leader.
+        """
+        borne = map(ordered_at, (self.spec_plan, self.status_plan))
+        last_s = max((moment for moment in borne if moment <= now + ORDER_S), default=0.0)
+        return str(max(int(now * 1000), round(last_s * 1000) + 1))
+
     def target(self, board: Board) -> tuple[Placement, ...]:
         """Return the layout that the board has, or is about to have once its order is carried out."""
         if self.in_flight and board.index in self.spec:

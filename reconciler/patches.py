@@ -13,7 +13,7 @@ from policies.annotations import stale_counts, write_spec
 from policies.decision import Cut, Evict, Layout, Relabel, Release
 from policies.model import NodeSelectorRequirement, NodeSelectorTerm
 from policies.timestamps import timestamp
-from policies.view import ORDER_S, PodView, ordered_at
+from policies.view import PodView
 from reconciler.observe import ObservedNode
 
 Body = Mapping[str, object]
@@ -78,16 +78,6 @@ def order_patch(node: ObservedNode, layout: Layout, plan: str) -> Body:
 def cut_patch(node: ObservedNode, cut: Cut) -> Body:
     """Return the patch that allows a node's agent to destroy what it has withdrawn."""
     return _annotate(node, {names.SPEC_CUT: cut.plan})
-
-
-def plan_id(node: ObservedNode, now: float) -> str:
-    """Return the id of a new plan for a node: milliseconds since the epoch, larger than that of any plan it bears.
-
-    Clocks of successive leaders may differ, so the last id may lie ahead; one far ahead is not of a leader.
-    """
-    borne = map(ordered_at, (node.view.spec_plan, node.view.status_plan))
-    last_s = max((moment for moment in borne if moment <= now + ORDER_S), default=0.0)
-    return str(max(int(now * 1000), round(last_s * 1000) + 1))
 
 
 def _annotate(node: ObservedNode, annotations: Mapping[str, str | None]) -> Body:

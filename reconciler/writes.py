@@ -6,7 +6,7 @@ from kube.resource import NODES, PODS, Resource
 from policies.decision import Cut, Decision, Layout, Relabel, Release
 from policies.view import NodeView, PodView
 from reconciler.observe import ObservedNode, Picture
-from reconciler.patches import Body, cut_patch, order_patch, plan_id, relabel_patch, release_patch
+from reconciler.patches import Body, cut_patch, order_patch, relabel_patch, release_patch
 
 Step = Layout | Cut | Release | Relabel
 
@@ -63,7 +63,7 @@ def write_of(step: Step, picture: Picture, now: float) -> Write:
 
 
 def _order(layout: Layout, node: ObservedNode, now: float) -> Write:
-    plan = plan_id(node, now)
+    plan = node.view.next_plan(now)
     ordered = msgspec.structs.replace(node.view, spec=layout.target, spec_plan=plan)
     return _node_write("order", node, order_patch(node, layout, plan), ordered)
 

@@ -4,13 +4,12 @@ They follow the protocol of docs/adr/0003: withdraw, wait for the leader, destro
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
-from policies.decision import Layout
 from policies.needs import is_slice
 from policies.occupancy import occupied
 from policies.placement import profile_of, resource_of
@@ -24,7 +23,7 @@ Hints = tuple[tuple[int, Placement], ...]
 def settle_in(node: NodeView, bound: Sequence[PodView]) -> NodeView:
     """Return a node as its agent would report it: slices where only counts or bound pods tell of them, with holders."""
     node = occupied(node, slices_of(bound))
-    for pod in bound:
+    for pod in sorted(bound, key=lambda pod: (pod.created, pod.key)):
         node = hold(node, pod, claimed=True)
     return announce(node)
 
@@ -33,11 +32,13 @@ def hold(node: NodeView, pod: PodView, hints: Hints = (), *, claimed: bool = Fal
     """Return the node with slices given to a pod, as the kubelet gives them: those it was planned on if it can.
 
     Else on as many boards as there are for one pod, on the fullest for different pods. `claimed` takes those first that
-    are said to be used and have no holder yet. What the node lacks is not given.
+    are said to be used and have no holder yet. What the pod holds already counts; what the node lacks is not given.
     """
     for resource, count in pod.slices:
-        for _ in range(count):
-            node = _hold_one(node, pod.key, profile_of(resource), hints, claimed=claimed)
+        profile = profile_of(resource)
+        held = sum(item.pod == pod.key and item.profile == profile for board in node.boards for item in board.slices)
+        for _ in range(count - held):
+            node = _hold_one(node, pod.key, profile, hints, claimed=claimed)
     return node
 
 
@@ -53,15 +54,20 @@ def let_go(node: NodeView, pod: str) -> NodeView:
     return replace(node, boards=boards)
 
 
-def take_order(node: NodeView, layout: Layout, plan: str) -> NodeView:
-    """Return the node when its agent has read an order: carried out, or, if slices go, those withdrawn."""
-    node = replace(node, spec=layout.target, spec_plan=plan)
-    if not layout.destroys:
+def obey(node: NodeView) -> NodeView:
+    """Return the node when its agent has read the order that it bears: carried out, or, if slices go, those withdrawn.
+
+    One that would take a slice away that is in use is refused.
+    """
+    if not node.in_flight:
+        return node
+    ordered = [board for board in node.boards if board.index in node.spec]
+    if any(_lost([item for item in board.slices if item.used], node.spec[board.index]) for board in ordered):
+        return announce(replace(node, status_plan=node.spec_plan))
+    if node.cut == node.spec_plan or not any(_lost(board.slices, node.spec[board.index]) for board in ordered):
         return carry_out(node)
     boards = tuple(
-        replace(board, slices=tuple(_withdrawn(board, layout.target[board.index])))
-        if board.index in layout.target
-        else board
+        replace(board, slices=tuple(_withdrawn(board, node.spec[board.index]))) if board.index in node.spec else board
         for board in node.boards
     )
     return announce(replace(node, boards=boards))
@@ -128,6 +134,10 @@ def _hold_one(node: NodeView, pod: str, profile: str, hints: Hints, *, claimed: 
 
 def _with(slices: tuple[PlacedSlice, ...], position: int, pod: str) -> tuple[PlacedSlice, ...]:
     return (*slices[:position], replace(slices[position], used=True, pod=pod), *slices[position + 1 :])
+
+
+def _lost(slices: Iterable[PlacedSlice], target: tuple[Placement, ...]) -> Counter[Placement]:
+    return Counter(item.placement for item in slices) - Counter(target)
 
 
 def _withdrawn(board: Board, target: tuple[Placement, ...]) -> Iterator[PlacedSlice]:

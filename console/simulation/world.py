@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from console.simulation.devices import carry_out, hold, let_go, settle_in, take_order
+from console.simulation.devices import hold, let_go, obey, settle_in
 from console.simulation.disruption import SimulatedBudget
 from console.simulation.scheduler import add, choose, usage
 from console.submitted import Raw
@@ -193,6 +193,7 @@ class World:
 
     def _come_to_rest(self) -> None:
         for _ in range(ROUNDS):
+            self.nodes = {name: obey(node) for name, node in self.nodes.items()}
             decision = settle(self.view())
             self._tell(decision.waiting)
             acted = self._act(decision)
@@ -219,7 +220,7 @@ class World:
         for layout in decision.layouts:
             self._order(layout)
         for cut in decision.cuts:
-            self.nodes[cut.node] = carry_out(replace(self.nodes[cut.node], cut=cut.plan))
+            self.nodes[cut.node] = replace(self.nodes[cut.node], cut=cut.plan)
             self._note("cut", cut.node, _layout_text(self.nodes[cut.node].spec))
         for release in decision.ungate:
             pod = self.pods[release.pod]
@@ -248,8 +249,8 @@ class World:
         self.at(self._now + evict.grace_s, lambda: None if self.pods[evict.pod] is not pod else self.leave(evict.pod))
 
     def _order(self, layout: Layout) -> None:
-        self._writes += 1
-        self.nodes[layout.node] = take_order(self.nodes[layout.node], layout, str(self._writes))
+        node = self.nodes[layout.node]
+        self.nodes[layout.node] = replace(node, spec=layout.target, spec_plan=node.next_plan(self._start + self._now))
         self._note("withdrawn" if layout.destroys else "cut", layout.node, _layout_text(layout.target))
 
     def _schedule(self) -> bool:

@@ -176,3 +176,20 @@ def test_a_memory_label_that_no_board_has_leaves_the_table_to_say(memory):
     """T4: 15360 MiB. With 0 every wish for memory, on whatever node, ended in a division by zero."""
     node = view_node(make_node(product=T4, mode="mps", memory=memory))
     assert [board.model.memory_mib for board in node.boards] == [15360]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "expected"),
+    [
+        pytest.param("", "", "1772442000500", id="milliseconds since the epoch"),
+        pytest.param("1772442000", "1772441990", "1772442000500", id="nos counted in seconds"),
+        pytest.param("1772442000500", "", "1772442000501", id="two orders in one millisecond"),
+        pytest.param("1772442009000", "1772442009000", "1772442009001", id="a last leader whose clock is ahead"),
+        pytest.param("node-1-17", "", "1772442000500", id="no number"),
+        pytest.param("9796076207440", "9796076207440", "1772442000500", id="a time that no leader can have had"),
+        pytest.param("9" * 400, "9" * 5000, "1772442000500", id="more than a number can hold"),
+    ],
+)
+def test_plan_ids_grow(spec, status, expected):
+    annotations = {"nos.nebuly.com/spec-partitioning-plan": spec, "nos.nebuly.com/status-partitioning-plan": status}
+    assert view_node(make_node(annotations=annotations)).next_plan(1772442000.5) == expected

@@ -13,7 +13,6 @@ from reconciler.patches import (
     eviction,
     mark_patch,
     order_patch,
-    plan_id,
     relabel_patch,
     release_patch,
 )
@@ -184,20 +183,3 @@ def test_a_cut_names_the_plan_whose_slices_may_go():
     assert plain(cut_patch(node(), Cut(node="n1", plan="17"))) == {
         "metadata": {"resourceVersion": "12", "annotations": {"nos.nebuly.com/spec-cut": "17"}}
     }
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "expected"),
-    [
-        pytest.param("", "", "1772442000500", id="milliseconds since the epoch"),
-        pytest.param("1772442000", "1772441990", "1772442000500", id="nos counted in seconds"),
-        pytest.param("1772442000500", "", "1772442000501", id="two orders in one millisecond"),
-        pytest.param("1772442009000", "1772442009000", "1772442009001", id="a last leader whose clock is ahead"),
-        pytest.param("node-1-17", "", "1772442000500", id="no number"),
-        pytest.param("9796076207440", "9796076207440", "1772442000500", id="a time that no leader can have had"),
-        pytest.param("9" * 400, "9" * 5000, "1772442000500", id="more than a number can hold"),
-    ],
-)
-def test_plan_ids_grow(spec, status, expected):
-    annotations = {"nos.nebuly.com/spec-partitioning-plan": spec, "nos.nebuly.com/status-partitioning-plan": status}
-    assert plan_id(node(annotations=annotations), 1772442000.5) == expected

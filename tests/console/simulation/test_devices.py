@@ -1,10 +1,10 @@
 """Agents and kubelets of the simulation."""
 
 import pytest
+from msgspec.structs import replace
 
-from console.simulation.devices import announce, carry_out, hold, let_go, settle_in, take_order
+from console.simulation.devices import announce, carry_out, hold, let_go, obey, settle_in
 from policies.annotations import Placement
-from policies.decision import Layout
 from policies.view import view_node, view_pod
 from tests.builders import make_node, make_pod
 
@@ -84,10 +84,31 @@ def test_a_kubelet_gives_free_slices(hints, wanted, held):
     assert let_go(after, "a/p") == seen
 
 
+@pytest.mark.parametrize("names", [("first", "second"), ("second", "first")])
+def test_who_is_named_as_holder_holds_no_more_and_the_order_of_the_files_says_nothing(names):
+    board = [
+        placed("1g.5gb", 0) | {"used": True, "pod": "a/second"},
+        placed("1g.5gb", 1, used=True),
+        placed("1g.5gb", 2),
+    ]
+    seen = settle_in(node({"0": board}), [mig(name, "1g.5gb") for name in names])
+    assert slices(seen) == [(0, "1g.5gb", 0, "a/second"), (0, "1g.5gb", 1, "a/first"), (0, "1g.5gb", 2, None)]
+
+
+def ordered(seen, target):
+    return replace(seen, spec=target, spec_plan="17")
+
+
+def test_an_order_that_would_take_what_is_in_use_is_refused():
+    before = announce(node({"0": [placed("3g.20gb", 4, used=True)]}))
+    after = obey(ordered(before, {0: (Placement("7g.40gb", 0),)}))
+    assert (slices(after), after.in_flight) == ([(0, "3g.20gb", 4, None)], False)
+
+
 def test_an_order_that_destroys_nothing_is_carried_out_at_once():
     before = node({"0": [placed("3g.20gb", 4, used=True)]})
     target = {0: (Placement("1g.5gb", 0), Placement("3g.20gb", 4))}
-    after = take_order(before, Layout(node="n1", target=target, basis={}, destroys=False), "17")
+    after = obey(ordered(before, target))
     assert slices(after) == [(0, "1g.5gb", 0, None), (0, "3g.20gb", 4, None)]
     assert after.boards[0].slices[1].used
     assert not after.in_flight
@@ -97,7 +118,7 @@ def test_an_order_that_destroys_nothing_is_carried_out_at_once():
 def test_slices_that_go_are_withdrawn_until_the_leader_allows_the_cut():
     before = announce(node({"0": [placed("1g.5gb", 0), placed("1g.5gb", 1), placed("2g.10gb", 4)]}))
     target = {0: (Placement("1g.5gb", 0), Placement("3g.20gb", 4))}
-    withdrawn = take_order(before, Layout(node="n1", target=target, basis={}, destroys=True), "17")
+    withdrawn = obey(ordered(before, target))
     assert slices(withdrawn) == [
         (0, "1g.5gb", 0, None),
         (0, "1g.5gb", 1, "withdrawn"),
@@ -105,7 +126,8 @@ def test_slices_that_go_are_withdrawn_until_the_leader_allows_the_cut():
     ]
     assert withdrawn.in_flight
     assert f"{MIG}2g.10gb" not in withdrawn.allocatable
-    after = carry_out(withdrawn)
+    assert obey(withdrawn) == withdrawn
+    after = obey(replace(withdrawn, cut="17"))
     assert slices(after) == [(0, "1g.5gb", 0, None), (0, "3g.20gb", 4, None)]
     assert not after.in_flight
 
@@ -118,7 +140,7 @@ def test_of_equal_mps_slices_the_used_ones_stay():
         )
     )
     target = {0: (Placement("10gb"), Placement("20gb"))}
-    withdrawn = take_order(before, Layout(node="n1", target=target, basis={}, destroys=True), "17")
+    withdrawn = obey(ordered(before, target))
     assert sorted((item.used, item.withdrawn) for item in withdrawn.boards[0].slices) == [
         (False, True),
         (False, True),
