@@ -13,6 +13,7 @@ import msgspec
 
 from policies import names
 from policies.catalogue import MiB, Profile, Start, Total, canonical_profile
+from policies.faults import fault
 
 
 class Placement(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
@@ -87,7 +88,7 @@ Faults = list[str]
 
 _T = TypeVar("_T")
 
-_COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d+)-(.+)-(free|used)", re.ASCII)
+_COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d{1,3})-(.+)-(free|used)", re.ASCII)
 _COUNT: Final = re.compile(r"\d{1,3}", re.ASCII)  # no board has a thousand slices
 
 _inventory = msgspec.json.Decoder(tuple[BoardInventory, ...])
@@ -112,15 +113,19 @@ def read_layouts(key: str, annotations: Mapping[str, str], faults: Faults) -> La
     return {index: tuple(sorted(layout, key=_by_start)) for index, layout in layouts.items()}
 
 
-def read_counts(annotations: Mapping[str, str]) -> dict[int, dict[bool, Counter[str]]]:
-    """Return nos's counting annotations: board -> used? -> profile -> count. Counts that are no number are left out."""
+def read_counts(annotations: Mapping[str, str], faults: Faults) -> dict[int, dict[bool, Counter[str]]]:
+    """Return nos's counting annotations: board -> used? -> profile -> count. What is no count is a fault."""
     counts: dict[int, dict[bool, Counter[str]]] = {}
     for key, value in annotations.items():
         match = _COUNT_KEY.fullmatch(key)
-        if match and _COUNT.fullmatch(value):
-            index, profile, state = match.groups()
-            board = counts.setdefault(int(index), {True: Counter(), False: Counter()})
-            board[state == "used"][canonical_profile(profile)] += int(value)
+        if match is None:
+            continue
+        if not _COUNT.fullmatch(value):
+            faults.append(fault(f"annotation {key}", value, "is no count from 0 to 999"))
+            continue
+        index, profile, state = match.groups()
+        board = counts.setdefault(int(index), {True: Counter(), False: Counter()})
+        board[state == "used"][canonical_profile(profile)] += int(value)
     return counts
 
 

@@ -13,6 +13,7 @@ import msgspec
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, read_counts, read_inventory, read_status
 from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
+from policies.doubts import inventory_doubts, status_doubts
 
 _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
@@ -47,11 +48,16 @@ def read_boards(
     """Return the boards of a node whose label says `mode`, by index; faults are added to."""
     inventory = read_inventory(annotations, faults)
     placed = read_status(annotations, faults)
-    counts = {} if placed is not None else read_counts(annotations)
+    counts = {} if placed is not None else read_counts(annotations, faults)
     kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
+    doubts = inventory_doubts(inventory or ())
+    doubts += status_doubts(placed or {}, {board.index: board.model for board in kinds})
+    faults += [what for _, what in doubts]
+    doubtful = {index for index, _ in doubts}
     return tuple(
         msgspec.structs.replace(
             board,
+            cuttable=board.cuttable and board.index not in doubtful,
             slices=tuple(sorted((placed or {}).get(board.index, ()), key=_by_start)),
             counted=tuple(
                 (profile, used)
@@ -87,6 +93,7 @@ def _once(model: BoardModel) -> BoardModel:
 
 
 def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Board]:
+    first = {entry.index: entry for entry in reversed(inventory)}
     return [
         Board(
             index=entry.index,
@@ -95,7 +102,7 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
             mode=entry.mode or mode,
             cuttable=_cuttable(entry, entry.mode or mode),
         )
-        for entry in sorted(inventory, key=lambda entry: entry.index)
+        for _, entry in sorted(first.items())
     ]
 
 

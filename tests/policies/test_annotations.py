@@ -54,10 +54,12 @@ def test_an_inventory_with_nonsense_is_a_fault_of_its_node_alone(written, nonsen
     assert [path in each for each in faults] == [True]
 
 
-def test_a_count_that_no_board_has_is_left_out():
-    key = f"{names.STATUS_GPU}0-1g.5gb-free"
-    assert read_counts({key: "7"})[0][False] == {"1g.5gb": 7}
-    assert read_counts({key: "999999999999"}) == {}
+@pytest.mark.parametrize("count", ["999999999999", "-3", "x"])
+def test_a_count_that_no_board_has_is_a_fault_and_counts_for_nothing(count):
+    key, faults = f"{names.STATUS_GPU}0-1g.5gb-free", []
+    assert read_counts({key: "7"}, faults)[0][False] == {"1g.5gb": 7}
+    assert read_counts({key: count}, faults) == {}
+    assert faults == [f"annotation {key}: {count}: is no count from 0 to 999"]
 
 
 def test_the_placements_of_the_design_are_read_and_written_back_with_their_counts():
@@ -100,9 +102,9 @@ def test_counts_of_nos_are_read_by_board_use_and_profile():
         {
             "nos.nebuly.com/status-gpu-0-1g.5gb.me-used": "1",
             "nos.nebuly.com/status-gpu-0-1g.5gb-free": "2",
-            "nos.nebuly.com/status-gpu-1-10gb-free": "x",
             "nos.nebuly.com/status-partitioning-plan": "1",
-        }
+        },
+        [],
     )
     assert counts == {0: {True: {"1g.5gb+me": 1}, False: {"1g.5gb": 2}}}
 

@@ -1,0 +1,95 @@
+"""What an agent, or somebody's hand, has written of boards, and cannot be true (breaks no plan, and is told)."""
+
+import pytest
+from msgspec.structs import replace
+
+from policies.annotations import BoardInventory, write_inventory
+from policies.catalogue import by_product
+from policies.settle import settle
+from policies.view import view_node
+from tests.builders import A100, make_node
+from tests.policies.cluster import cluster, gated, node
+
+MODEL = by_product(A100)
+BOARD = BoardInventory(
+    index=0, uuid="GPU-0", model=A100, memory_mib=MODEL.memory_mib, profiles=MODEL.profiles, mig=True, memory_units=8
+)
+SMALL, *_, LARGEST = MODEL.profiles
+INVENTORY, STATUS = "annotation nos.nebuly.com/gpu-inventory", "annotation nos.nebuly.com/status-placements"
+
+
+def free(profile, start):
+    return {"profile": profile, "start": start, "used": False}
+
+
+def seen(*inventory, placements=None):
+    return view_node(make_node("n1", annotations=write_inventory(inventory), placements=placements))
+
+
+@pytest.mark.parametrize(
+    ("inventory", "fault"),
+    [
+        pytest.param(
+            (BOARD, replace(BOARD, uuid="GPU-1")),
+            f"{INVENTORY}: index: 0: 2 boards have it; the first counts",
+            id="index",
+        ),
+        pytest.param(
+            (replace(BOARD, profiles=(*MODEL.profiles, SMALL)),),
+            f"{INVENTORY}: board 0: profile: {SMALL.name}: is there 2 times",
+            id="profile",
+        ),
+        pytest.param(
+            (replace(BOARD, profiles=(replace(SMALL, starts=(6, 9, 63)), LARGEST)),),
+            f"{INVENTORY}: board 0: profile: {SMALL.name}: would end beyond the board's 8 memory units at start 9, 63",
+            id="start",
+        ),
+    ],
+)
+def test_boards_that_cannot_be_are_told_of_and_not_cut(inventory, fault):
+    (board,) = (found := seen(*inventory)).boards
+    assert found.faults == (fault,)
+    assert (board.uuid, board.cuttable) == ("GPU-0", False)
+
+
+@pytest.mark.parametrize(
+    ("placements", "fault"),
+    [
+        pytest.param(
+            {"0": [free("3g.20gb", 4), free("2g.10gb", 4)]},
+            f"{STATUS}: board 0: 2g.10gb at 4: overlaps with another slice",
+            id="overlap",
+        ),
+        pytest.param(
+            {"0": [free("1g.5gb", 6), free("1g.5gb", 6)]},
+            f"{STATUS}: board 0: 1g.5gb at 6: overlaps with another slice",
+            id="twice",
+        ),
+    ],
+)
+def test_slices_that_cannot_be_are_told_of_and_their_board_is_not_cut(placements, fault):
+    found = seen(BOARD, placements=placements)
+    assert found.faults == (fault,)
+    assert not found.boards[0].cuttable
+
+
+def test_slices_of_a_board_that_is_not_there_are_told_of():
+    found = seen(BOARD, placements={"0": [], "99": [free("1g.5gb", 6)]})
+    assert found.faults == (f"{STATUS}: board: 99: the node has no such board",)
+    assert found.boards[0].cuttable
+
+
+def test_one_order_does_not_serve_two_boards_of_one_index():
+    """Two pods for whole boards: one is cut on the other node, and the other waits."""
+    notes = write_inventory((BOARD, replace(BOARD, uuid="GPU-1")))
+    odd = node("n1", placements={"0": []}, annotations=notes)
+    decision = settle(
+        cluster([odd, node("n2", placements={"0": []})], [gated("a/p", "7g.40gb"), gated("a/q", "7g.40gb")])
+    )
+    assert [layout.node for layout in decision.layouts] == ["n2"]
+
+
+def test_what_is_in_use_on_them_counts_all_the_same():
+    used = {"profile": "3g.20gb", "start": 4, "used": True, "pod": "a/p"}
+    found = seen(BOARD, BOARD, placements={"0": [used]})
+    assert [item.pod for item in found.boards[0].slices] == ["a/p"]
