@@ -28,6 +28,7 @@ class Kind:
         settled: released already, so that only slices that exist (or are coming) serve it.
         size: GB of its slices.
         crowded: candidates that have turned out to lack room, until somebody leaves them.
+        seen: of how many departures that takes account.
         refused: one of them could not be served, so no later one can.
     """
 
@@ -37,6 +38,7 @@ class Kind:
     settled: bool = False
     size: int = 0
     crowded: Nodes = 0
+    seen: int = 0
     refused: bool = False
     need: Mapping[str, int] = field(init=False)
 

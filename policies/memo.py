@@ -25,7 +25,6 @@ class _Surveyed(msgspec.Struct, frozen=True, eq=False):
     node: NodeView
     bound: Sequence[PodView]
     promised: frozenset[str]
-    leaving: frozenset[str]
     supply: Supply
 
 
@@ -43,17 +42,16 @@ class Memo:
     def supply(
         self, node: NodeView, bound: Sequence[PodView], promised: frozenset[str], leaving: Collection[str]
     ) -> Supply:
-        """Return what a node can give, as `survey` finds it."""
-        here = frozenset(pod.key for pod in bound if pod.key in leaving) if leaving else frozenset()
+        """Return what a node can give, as `survey` finds it; whether pods are `leaving` is seen of themselves."""
         known = self._surveyed.get(node.name)
         if (
             known is None
             or not (known.node is node or known.node == node)
             or known.bound != bound
             or known.promised != promised
-            or known.leaving != here
         ):
-            known = _Surveyed(node, bound, promised, here, survey(node, bound, promised, here))
+            here = frozenset(pod.key for pod in bound if pod.key in leaving) if leaving else frozenset()
+            known = _Surveyed(node, bound, promised, survey(node, bound, promised, here))
             self._surveyed[node.name] = known
         return known.supply
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from policies.annotations import Placement
 from policies.decision import Cut, Layout
 from policies.geometry import Placements, by_start
-from policies.nodesets import Nodes
+from policies.nodesets import Nodes, nodes_in
 from policies.placement import beside
 from policies.plan import Plan, admits
 from policies.plots import Plot, left_over
@@ -29,7 +29,8 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
     its layout until that pod is bound. Slices of pods that are still on their way out stay until those have ended.
     """
     ordered: list[Layout] = []
-    for position, site in enumerate(plan.seating.sites):
+    for position in nodes_in(plan.seating.shared):
+        site = plan.seating.sites[position]
         target: dict[int, Placements] = {}
         basis: dict[int, Placements] = {}
         for plot, state in enumerate(plan.seating.states[position]):

@@ -5,8 +5,9 @@ worked out once (`placement.arrange` moves planned slices about within the board
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies import names
 from policies.catalogue import BoardModel
@@ -84,15 +85,28 @@ class Step:
     creates: bool
 
 
+class Slices(NamedTuple):
+    """What slices the boards of a node have once their layouts are there, by profile; for reading only.
+
+    Attributes:
+        slots: those that serve pods.
+        all: those that somebody holds too.
+    """
+
+    slots: Mapping[str, int]
+    all: Mapping[str, int]
+
+
 class Packing:
     """The states of boards that have been come upon. Which those are decides nothing: one packing may serve many plans."""
 
     def __init__(self) -> None:
         self._states: dict[tuple[Face, Profiles], State | None] = {}
+        self._slices: dict[tuple[State, ...], Slices] = {}
 
     def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._states)
+        """Return how many states and nodes it knows."""
+        return len(self._states) + len(self._slices)
 
     def start(self, face: Face) -> State:
         """Return the state of a board without demand."""
@@ -119,6 +133,16 @@ class Packing:
         then = self._state(state.face, tuple(demand))
         assert then is not None  # noqa: S101 - what holds more holds less
         return then
+
+    def slices(self, states: Sequence[State]) -> Slices:
+        """Return what slices the boards of a node have that are in these states."""
+        key = tuple(states)
+        if (found := self._slices.get(key)) is None:
+            found = self._slices[key] = Slices(
+                slots=Counter(item.profile for state in states for item in state.slots),
+                all=Counter(item.profile for state in states for item in state.all_slices),
+            )
+        return found
 
     def _state(self, face: Face, demand: Profiles) -> State | None:
         key = (face, demand)

@@ -45,6 +45,7 @@ class Seating:
         self._spreading = Spreading(self.packing)
         self._spread: dict[tuple[Profiles, bool], Ranking] = {}
         self._changed: list[int] = []  # nodes whose boards have come into other states, in turn
+        self._left: list[int] = []  # nodes on which there is more room than there was, in turn
         for position, states in enumerate(self.states):
             for state in states:
                 self.members[state] = self.members.get(state, 0) | 1 << position
@@ -52,6 +53,7 @@ class Seating:
     def copy(self) -> "Seating":
         """Return another one with the same nodes; on neither anybody sits yet, and of this one nothing was asked."""
         self._changed.clear()
+        self._left.clear()
         self.members = {state: nodes for state, nodes in self.members.items() if nodes}
         other = Seating((), self.packing)
         other.sites, other.guests = self.sites.copy(), [{} for _ in self.sites]
@@ -102,8 +104,7 @@ class Seating:
             room[name] += amount
         for profile, plot in zip(guest.kind.profiles, seat.plots, strict=True):
             self._enter(seat.site, plot, self.packing.remove(self.states[seat.site][plot], profile))
-        for kind in self.kinds:
-            kind.crowded &= ~(1 << seat.site)
+        self._left.append(seat.site)
         return seat
 
     def keep(self, site: int, kept: Kept) -> None:
@@ -131,8 +132,7 @@ class Seating:
                     self.room[site][name] += amount
                 for plot, profile in kept.slices:
                     self._enter(site, plot, self.packing.remove(self.states[site][plot], profile))
-            for kind in self.kinds:
-                kind.crowded &= ~(1 << site)
+            self._left.append(site)
         self._kept.clear()
 
     def alter(self, position: int, site: Supply) -> None:
@@ -154,12 +154,15 @@ class Seating:
         kept = self._kept.pop(position, [])
         for each in kept:
             self.keep(position, each)
+        self._left.append(position)
         for kind in self.kinds:
-            kind.crowded &= ~(1 << position)
             kind.refused = False
 
     def roomy(self, kind: Kind, nodes: Nodes) -> Iterator[int]:
         """Yield the nodes among these that have room for a pod, first by name first."""
+        for site in set(self._left[kind.seen :]):
+            kind.crowded &= ~(1 << site)
+        kind.seen = len(self._left)
         for site in nodes_in(nodes & ~kind.crowded):
             room = self.room[site]
             if all(room.get(name, 0) >= amount for name, amount in kind.room):

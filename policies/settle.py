@@ -19,7 +19,7 @@ from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
-from policies.nodesets import Nodes, nodes_in
+from policies.nodesets import Nodes, nodes_in, set_of
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
@@ -195,9 +195,10 @@ class _Settlement:
                 for plot in self.plan.guests[claim.key].home.plots:
                     cut_for.setdefault((claim.home, plot), place)
         doomed: dict[str, Nodes] = {}
-        for position, site in enumerate(self.sites):
-            going = set(site.doomed)
-            for plot in range(len(site.plots)):
+        going_already = set_of([position for position, site in enumerate(self.sites) if site.doomed])
+        for position in nodes_in(self.plan.seating.shared | going_already):
+            going = set(self.sites[position].doomed)
+            for plot in range(len(self.sites[position].plots)):
                 gone = destroyed(self.plan, position, plot)
                 candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
                 if candidate >= cut_for.get((position, plot), math.inf):
@@ -207,15 +208,13 @@ class _Settlement:
         return doomed
 
     def _stock(self) -> Stock:
-        nodes = [tuple(states) for states in self.plan.seating.states]
-        alike = dict.fromkeys(nodes)
-        slots = {node: Counter(item.profile for state in node for item in state.slots) for node in alike}
-        slices = {node: Counter(item.profile for state in node for item in state.all_slices) for node in alike}
+        seating = self.plan.seating
+        slices = [seating.packing.slices(states) for states in seating.states]
         return Stock(
             now=[site.grantable for site in self.sites],
-            later=[slots[node] for node in nodes],
+            later=[each.slots for each in slices],
             room=[site.now for site in self.sites],
-            ever=[slices[node] for node in nodes],
+            ever=[each.all for each in slices],
             whole=[site.node.allocatable for site in self.sites],
         )
 

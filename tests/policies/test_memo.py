@@ -1,16 +1,32 @@
 """A memo saves time and decides nothing: with it and without, every view of a history comes to the same decision."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import policies.memo
+from policies import names
 from policies.memo import Memo
 from policies.model import Taint
 from policies.settings import DEFAULTS
 from policies.settle import settle
-from tests.builders import A30
-from tests.policies.cluster import agent_step, begin, bind, bound, cluster, end, gated, node, places, used, write
+from tests.builders import A30, A100, H100
+from tests.policies.cluster import (
+    agent_step,
+    begin,
+    bind,
+    bound,
+    cluster,
+    end,
+    free,
+    gated,
+    node,
+    places,
+    released,
+    used,
+    write,
+)
 from tests.policies.history_boards import Boards
 from tests.policies.history_gpus import WholeGpus
 from tests.policies.teams import machine, pod, quota, teams, without
@@ -111,6 +127,95 @@ def test_with_a_memo_and_without_teams_lend_and_take_back_alike(history):
 @settings(max_examples=30, deadline=None)
 def test_with_a_memo_and_without_teams_take_back_slices_alike(history):
     RememberingBoards.play(*history)
+
+
+A30_CUT = {"0": [free("2g.12gb", 0)]}
+WANTS = gated("ml/wants", "2g.12gb")
+TAINT = {"key": "team", "effect": "NoSchedule"}
+
+
+def two_nodes(*pods, **fields):
+    """Return a view of two A30 on which half a board is cut."""
+    return cluster([node(name, A30, placements=A30_CUT, **fields) for name in ("n1", "n2")], pods)
+
+
+def one_node(*pods, **fields):
+    """Return a view of one uncut A30."""
+    return cluster([node("n1", A30, labels={"zone": "a"}, **fields)], pods)
+
+
+def with_boards_of(product):
+    """Return a view of a node with other boards under the same labels: of a slice a quota has no more than a fifth of a GPU."""
+    view = cluster([node("n1", H100)], [gated("a/x", "1g.10gb")])
+    (there,), (other,) = view.nodes, cluster([node("n1", product)], []).nodes
+    bounds = {names.GPU: 200}
+    return replace(
+        view, nodes=(replace(there, boards=other.boards),), quotas=(replace(quota("a"), min=bounds, max=bounds),)
+    )
+
+
+def named(name):
+    """Return a view of a node without labels, and a pod that asks for the node n2 by its name."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    view = cluster([node(name, A30)], [gated("ml/a", "2g.12gb", affinity={"nodeAffinity": required})])
+    return replace(view, nodes=(replace(view.nodes[0], labels={}),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            two_nodes(gated("ml/a", "2g.12gb")),
+            two_nodes(released("ml/a", "2g.12gb"), gated("ml/b", "4g.24gb")),
+            id="a-pod-is-released-that-could-land-on-either",
+        ),
+        pytest.param(
+            one_node(bound("x/old", "n1", cpu="64"), gated("ml/a", "2g.12gb", cpu="1")),
+            one_node(gated("ml/a", "2g.12gb", cpu="1")),
+            id="a-pod-ends",
+        ),
+        pytest.param(one_node(WANTS, resources={"pods": "0"}), one_node(WANTS), id="a-node-offers-more"),
+        pytest.param(
+            cluster([node("n1", A30, labels={"zone": "a"})], [gated("ml/a", "2g.12gb", nodeSelector={"zone": "b"})]),
+            cluster([node("n1", A30, labels={"zone": "b"})], [gated("ml/a", "2g.12gb", nodeSelector={"zone": "b"})]),
+            id="a-node-is-labelled",
+        ),
+        pytest.param(one_node(WANTS, taints=[TAINT]), one_node(WANTS), id="a-node-loses-its-taint"),
+        pytest.param(one_node(WANTS, ready=False), one_node(WANTS), id="a-node-comes-back"),
+        pytest.param(
+            cluster([node("n1", A30), node("n2", A100)], [gated("ml/a", "1g.5gb")]),
+            cluster([node("n1", A30)], [gated("ml/a", "1g.5gb")]),
+            id="a-node-goes",
+        ),
+        pytest.param(
+            cluster([node("n1", A30), node("n2", A100)], [gated("ml/a", "1g.5gb")]),
+            cluster([node("n1", A100), node("n2", A30)], [gated("ml/a", "1g.5gb")]),
+            id="nodes-change-their-boards",
+        ),
+        pytest.param(with_boards_of(H100), with_boards_of(A100), id="a-slice-costs-more-on-another-board"),
+        pytest.param(named("n1"), named("n2"), id="a-node-of-another-name"),
+    ],
+)
+def test_what_has_changed_is_taken_note_of(before, after):
+    memo = Memo()
+    settle(before, DEFAULTS, memo)
+    assert settle(after, DEFAULTS, memo) == settle(after) != settle(before)
+
+
+def test_what_is_forgotten_because_it_is_too_much_is_found_again(monkeypatch):
+    monkeypatch.setattr("policies.memo._MOST_STATES", 0)
+    memo = Memo()
+    for view in (two_nodes(WANTS), two_nodes(WANTS, gated("ml/b", "4g.24gb")), one_node(WANTS)):
+        assert settle(view, DEFAULTS, memo) == settle(view)
+
+
+def test_a_plan_leaves_the_nodes_as_they_were_for_the_next():
+    """Nobody sits there, and nothing is kept: the first plan's pod is deleted before it is released."""
+    full, memo = two_nodes(*(gated(f"ml/{number}", "4g.24gb") for number in range(3))), Memo()
+    settle(full, DEFAULTS, memo)
+    after = two_nodes(gated("ml/later", "4g.24gb"), gated("ml/last", "2g.12gb"))
+    assert settle(after, DEFAULTS, memo) == settle(after)
 
 
 def test_only_what_has_changed_is_looked_at_again(monkeypatch):
