@@ -1,7 +1,8 @@
 """Carries out a `Decision`: patches with preconditions, several at a time, each answer laid over what we know.
 
 A write ends in one of five ways. *Done*: its answer is laid over the store, so that the next cycle sees it before the
-watch tells. *Stale*: the object has changed or gone; it is read again and the next cycle decides anew. *Refused*:
+watch tells. *Stale*: the object has changed or gone; it is read again, and the next cycle decides
+anew, unless it has changed in nothing that the write was decided from. *Refused*:
 nothing has changed; tried again later, at growing intervals, others undisturbed. *Unknown*: no answer, so it counts as
 done until the object is seen in a later state. *Stopped*: the lease is no longer ours. An unknown write is repeated with
 its precondition: whichever way it went, a second one does no harm, and once the object has a newer resourceVersion the
@@ -25,18 +26,19 @@ from kube.client import Client
 from kube.errors import ApiError, Conflict, NotFound, Unreachable, outcome_unknown
 from kube.informer import Informer
 from kube.resource import PODS
-from policies.decision import Decision
+from policies.decision import Decision, Layout
 from policies.view import PodView
 from reconciler.lanes import Lanes
 from reconciler.metrics import WRITES
 from reconciler.observe import ObservedNode, Picture
-from reconciler.writes import Write, key_of, steps, write_of
+from reconciler.writes import Step, Write, key_of, order_of, steps, still_holds, write_of
 
 # Writes at a time. The API server takes a few ms for one, more under load, and shares itself out by what is asked of it:
 # with 8, ten thousand pods are let through no faster than the scheduler and the kubelets write for those before them.
 WORKERS: Final = 32
 AT_LEAST_S: Final = 1.0  # for which writes begin in spite of news: else, where pods come all the time, deciding is all
 AT_MOST_S: Final = 10.0  # for which writes begin without news
+AT_ONCE: Final = 3  # times that an order is given again, while its node changes in nothing that decides
 AGAIN: Final = Backoff(base_s=0.5, cap_s=60.0)
 
 Outcome = Literal["done", "stale", "refused", "unknown", "stopped"]
@@ -86,7 +88,7 @@ class Applier:
         tried = {key_of(step) for step in wanted} | self._unknown.keys()
         self._failed = {key: failed for key, failed in self._failed.items() if key in tried}
         due = [step for step in wanted if self._is_due(key_of(step))]
-        if self._carry_out(lambda step: self._send(write_of(step, picture, self._now())), due, due_s):
+        if self._carry_out(lambda step: self._do(step, picture), due, due_s):
             return 0.0
         now = self._clock()
         return min((max(0.0, at - now) for _, at in self._failed.values()), default=math.inf)
@@ -125,6 +127,22 @@ class Applier:
                 pause_s = max(asked_s, AGAIN.delay_s(failures, self._chance()))
                 self._failed[write.key] = failures, self._clock() + pause_s
         return len(ended) < len(items) or any(outcome == "stale" for _, outcome, _ in ended)
+
+    def _do(self, step: Step, picture: Picture) -> _Ended:
+        """Carry out a step; an order that was late, but is as right as before, again for the node as it is now."""
+        ended = self._send(write_of(step, picture, self._now()))
+        for _ in range(AT_ONCE):
+            if ended[1] != "stale" or not isinstance(step, Layout):
+                break
+            node = self._nodes.store.get(step.node)
+            if (
+                node is None
+                or node.version == ended[0].version
+                or not still_holds(step, picture.nodes[step.node], node)
+            ):
+                break
+            ended = self._send(order_of(step, node, self._now()))
+        return ended
 
     def _send(self, write: Write) -> _Ended:
         """Return a write, how it ended, and the pause in seconds that the server asks for. Runs on the lanes."""

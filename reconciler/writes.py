@@ -3,6 +3,7 @@
 import msgspec
 
 from kube.resource import NODES, PODS, Resource
+from policies.annotations import PlacedSlice
 from policies.decision import Cut, Decision, Layout, Relabel, Release
 from policies.view import NodeView, PodView
 from reconciler.observe import ObservedNode, Picture
@@ -53,7 +54,7 @@ def write_of(step: Step, picture: Picture, now: float) -> Write:
     """Return the write that a step comes to at `now`, in seconds since the epoch."""
     match step:
         case Layout():
-            return _order(step, picture.nodes[step.node], now)
+            return order_of(step, picture.nodes[step.node], now)
         case Cut():
             return _cut(step, picture.nodes[step.node])
         case Release():
@@ -62,10 +63,32 @@ def write_of(step: Step, picture: Picture, now: float) -> Write:
             return _relabel(step, picture.pods[step.pod])
 
 
-def _order(layout: Layout, node: ObservedNode, now: float) -> Write:
+def still_holds(layout: Layout, before: ObservedNode, node: ObservedNode) -> bool:
+    """Return whether an order that was decided from a node may be given to what the node is now.
+
+    An order is bound to the layout of each board that it concerns, not to the use of slices, unless it destroys some. An
+    agent tells of use with every pod that lands, most often of the very node that is filled up just then.
+    """
+    return before.uid == node.uid and _deciding(layout, before.view) == _deciding(layout, node.view)
+
+
+def order_of(layout: Layout, node: ObservedNode, now: float) -> Write:
+    """Return the write of an order to a node at `now`, in seconds since the epoch."""
     plan = node.view.next_plan(now)
     ordered = msgspec.structs.replace(node.view, spec=layout.target, spec_plan=plan)
     return _node_write("order", node, order_patch(node, layout, plan), ordered)
+
+
+def _deciding(layout: Layout, node: NodeView) -> NodeView:
+    """Return a node as far as it decides whether an order to it is right."""
+    boards = (board for board in node.boards if board.index in layout.basis)
+    if not layout.destroys:
+        boards = (msgspec.structs.replace(board, slices=tuple(map(_unused, board.slices))) for board in boards)
+    return msgspec.structs.replace(node, boards=tuple(boards), allocatable={}, capacity={}, faults=())
+
+
+def _unused(item: PlacedSlice) -> PlacedSlice:
+    return msgspec.structs.replace(item, used=False, pod=None)
 
 
 def _cut(cut: Cut, node: ObservedNode) -> Write:

@@ -154,6 +154,58 @@ def test_orders_and_cuts_go_to_their_nodes(server, world):
     assert allowed == {"resourceVersion": "2", "annotations": {"nos.nebuly.com/spec-cut": "1000000"}}
 
 
+def node_of_two(version, used=False, start=0, **fields):
+    """Return n1 with two boards: one with two slices, an empty one."""
+    slices = [{"profile": "1g.5gb", "start": start, "used": used}, {"profile": "1g.5gb", "start": 6, "used": False}]
+    raw = raw_node("n1", count=2, placements={"0": slices, "1": []}, **fields)
+    raw["metadata"]["resourceVersion"] = version
+    return raw
+
+
+MORE = Layout(
+    node="n1",
+    target={0: (Placement("1g.5gb", 0), Placement("1g.5gb", 5), Placement("1g.5gb", 6))},
+    basis={0: (Placement("1g.5gb", 0), Placement("1g.5gb", 6))},
+    destroys=False,
+)
+LESS = Layout(node="n1", target={0: (Placement("1g.5gb", 6),)}, basis=MORE.basis, destroys=True)
+PLAN = {"nos.nebuly.com/spec-partitioning-plan": "7", "nos.nebuly.com/status-partitioning-plan": "7"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "now", "again"),
+    [
+        pytest.param(MORE, {"used": True}, True, id="a pod has landed: the layout is what the order was made from"),
+        pytest.param(MORE, {"resources": {"nvidia.com/mig-1g.5gb": "2"}}, True, id="a slice is announced"),
+        pytest.param(MORE, {"start": 3}, False, id="the board is cut in another way"),
+        pytest.param(MORE, {"annotations": PLAN}, False, id="somebody else has given an order"),
+        pytest.param(MORE, {"cordoned": True}, False, id="nobody can come to it any more"),
+        pytest.param(LESS, {"used": True}, False, id="a slice that was to go is used"),
+        pytest.param(LESS, {"resources": {"nvidia.com/mig-1g.5gb": "2"}}, True, id="nothing that was to go is used"),
+    ],
+)
+def test_an_order_is_given_again_at_once_if_its_node_has_changed_in_nothing_that_decides(
+    server, world, layout, now, again
+):
+    """Design 5: bound, per board, to the layout it was made from; agents tell of use while it is under way."""
+    old = project_node(msgspec.json.encode(node_of_two("1")))
+    world.nodes.store.replace({"n1": Entry("", "1", old)}, "1")
+    server.route("PATCH", N1, refusal(409, "Conflict"), answer(node_of_two("4", **now)))
+    server.route("GET", N1, answer(node_of_two("3", **now)))
+    assert world.apply(layouts=[layout]) == (math.inf if again else 0.0)
+    sent = [json.loads(request.body)["metadata"]["resourceVersion"] for request in server.asked("PATCH", N1)]
+    assert sent == (["1", "3"] if again else ["1"])
+
+
+def test_an_order_to_a_node_that_changes_all_the_time_is_decided_anew_in_the_end(server, world):
+    versions = iter(range(3, 10))
+    world.nodes.store.replace({"n1": Entry("", "1", project_node(msgspec.json.encode(node_of_two("1"))))}, "1")
+    server.route("PATCH", N1, refusal(409, "Conflict"))
+    server.route("GET", N1, lambda _, wire: wire.json(200, node_of_two(str(next(versions)), used=True)))
+    assert world.apply(layouts=[MORE]) == 0.0
+    assert len(server.asked("PATCH", N1)) == 4
+
+
 def test_a_pod_that_has_changed_is_read_again_and_decided_anew(server, world):
     server.route("PATCH", TRAIN, refusal(409, "Conflict"))
     server.route("GET", TRAIN, answer(gated(version="5")))
