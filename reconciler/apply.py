@@ -1,12 +1,11 @@
 """Carries out a `Decision`: patches with preconditions, several at a time, each answer laid over what we know.
 
 A write ends in one of five ways. *Done*: its answer is laid over the store, so that the next cycle sees it before the
-watch tells. *Stale*: the object has changed or gone; it is read again, and the next cycle decides
-anew, unless it has changed in nothing that the write was decided from. *Refused*:
-nothing has changed; tried again later, at growing intervals, others undisturbed. *Unknown*: no answer, so it counts as
-done until the object is seen in a later state. *Stopped*: the lease is no longer ours. An unknown write is repeated with
-its precondition: whichever way it went, a second one does no harm, and once the object has a newer resourceVersion the
-first can no longer happen.
+watch tells. *Stale*: the object has changed or gone; it is read again, and the next cycle decides anew, unless a node has
+changed in nothing that its order was made from. *Refused*: nothing has changed; tried again later, at growing intervals,
+others undisturbed. *Unknown*: no answer, so it counts as done until the object is seen in a later state. *Stopped*: the
+lease is no longer ours. An unknown write is repeated with its precondition: whichever way it went, a second one does no
+harm, and once the object has a newer resourceVersion the first can no longer happen.
 
 A decision is carried out for as long as it is worth carrying out: what has been let through may bind and run meanwhile,
 but once there is *news* (a pod comes or goes, a quota or a node changes) no more writes begin after a second, so that
