@@ -26,7 +26,7 @@ class _Apportion(LazyGroup):
 def main() -> None:
     """Slice NVIDIA GPUs and lend GPU quota on Kubernetes.
 
-    Exit status: 0 fine, 1 found a problem, 2 wrong usage.
+    Exit status: 0 fine, 1 found a problem, 2 wrong usage, or files or a cluster that cannot be read.
 
     \b
     Example: a control plane on this machine with two simulated A100 nodes:

@@ -28,7 +28,7 @@ def explain(
     namespaces, quotas and policies are those of the files; with --cluster or --kubeconfig those of a cluster, in which
     those of the files take the place of their namesakes.
 
-    Exit status: 0 if all are admitted, 1 if one is denied, 2 if the input cannot be read.
+    Exit status: 0 if all are admitted, 1 if one is denied, 2 if the input cannot be read, be it files or the cluster.
 
     \b
     Examples:

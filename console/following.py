@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-import click
-
+from console.snapshot import UnreadableCluster
 from kube.client import Client
 from kube.errors import NotFound
 from kube.informer import Informer
@@ -46,7 +45,7 @@ class Following:
             informer.on_change(self._note)
             informer.start()
         if not all(informer.synced.wait(SYNC_S) for informer in self._all):
-            raise click.ClickException(f"the API server has not listed everything within {SYNC_S:.0f} s")
+            raise UnreadableCluster(f"the API server has not listed everything within {SYNC_S:.0f} s")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -75,7 +75,7 @@ def plan(context: click.Context, files: Sequence[BinaryIO], cluster: bool, kubec
     nowhere are taken as newly created. Only the first step is shown; `simulate` plays out what follows.
 
     Exit status: 0 if everybody has a place or will have one, 1 if somebody has none or something is not understood,
-    2 if the input cannot be read.
+    2 if the input cannot be read, be it files or the cluster.
 
     \b
     Examples:

@@ -44,17 +44,23 @@ class _Page(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
+class UnreadableCluster(click.ClickException):
+    """A cluster cannot be asked: no kubeconfig, nobody who answers, or no leave. To a verb it is input, as files are."""
+
+    exit_code = 2
+
+
 @contextlib.contextmanager
 def connected(kubeconfig: str | None) -> Iterator[Client]:
-    """Connect to a cluster for a verb. What goes wrong with it ends the verb with a message: a ClickException."""
+    """Connect to a cluster for a verb. What goes wrong with it ends the verb with a message: UnreadableCluster."""
     try:
         client = Client.load(kubeconfig, user_agent="apportion")
     except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+        raise UnreadableCluster(str(error)) from error
     try:
         yield client
     except (ApiError, Unreachable) as error:
-        raise click.ClickException(f"{client.server}: {error}") from error
+        raise UnreadableCluster(f"{client.server}: {error}") from error
     finally:
         client.close()
 

@@ -46,7 +46,8 @@ def status(context: click.Context, watch: bool, kubeconfig: str | None, output: 
 
     That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
-    Exit status: 0 if all is well, 1 if a quota is not in force or more is promised than there is. With --watch 0.
+    Exit status: 0 if all is well (with --watch, whatever is seen), 1 if a quota is not in force or more is promised
+    than there is, 2 if the cluster cannot be read.
 
     \b
     Example:

@@ -26,7 +26,7 @@ def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
     POD is a name, or namespace/name. Where a quota governs it: each resource's arithmetic, and what would have to
     happen. GUARANTEED is what the quota may take back above its min: its min's share of what stands unused in all mins.
 
-    Exit status: 0 if the pod is there, 1 if not.
+    Exit status: 0 if the pod is there, 1 if not, 2 if the cluster cannot be read.
 
     \b
     Example:

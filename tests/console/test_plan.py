@@ -225,7 +225,7 @@ def test_a_cluster_that_is_away_is_named(run, cluster, server):
         done = run(options=options)
     finally:
         server.up()
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "https://127.0.0.1" in done.stderr
 
 

@@ -276,11 +276,24 @@ def test_a_cluster_without_the_kinds_of_quotas_is_shown_without_them(server, tmp
     assert (done.exit_code, done.stdout) == (0, "no quotas, no boards of ours, and nobody waits\n")
 
 
-def test_a_cluster_that_is_away_is_named(run, server):
+@pytest.mark.parametrize("arguments", [("status",), ("why", "lender/nobody")], ids=lambda arguments: arguments[0])
+def test_a_cluster_that_is_away_is_named(run, server, arguments):
     server.down()
     try:
-        done = run("status")
+        done = run(*arguments)
     finally:
         server.up()
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "https://127.0.0.1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan"], ["explain", "-f", "-"], ["status"], ["status", "--watch"], ["why", "lender/nobody"]],
+    ids=" ".join,
+)
+def test_without_a_kubeconfig_a_verb_that_asks_a_cluster_ends_with_2(tmp_path, arguments):
+    """As with files that cannot be read: 1 is for problems that were found."""
+    done = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(tmp_path / "none")], input="")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert str(tmp_path / "none") in done.stderr

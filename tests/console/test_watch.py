@@ -119,12 +119,12 @@ def test_a_watch_that_breaks_is_told_of_beside_what_is_shown(server, start, watc
     assert "watch_refused" not in rest
 
 
-def test_a_cluster_that_is_away_is_a_problem_at_once(server, start):
+def test_a_cluster_that_is_away_ends_it_at_once(server, start):
     server.down()
     try:
         process = start()
         printed, messages = process.communicate(timeout=PATIENCE_S)
     finally:
         server.up()
-    assert (process.returncode, printed) == (1, "")
+    assert (process.returncode, printed) == (2, "")
     assert messages.startswith("Error: https://127.0.0.1")
