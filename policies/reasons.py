@@ -7,17 +7,17 @@ from operator import or_
 from typing import Final, NamedTuple
 
 from policies import names
-from policies.catalogue import MEDIA, BoardModel
 from policies.constraints import Constraints
 from policies.geometry import Profiles
 from policies.guests import Kind
 from policies.nodesets import Counts, Nodes, nodes_in, set_of
 from policies.packing import Packing, State
-from policies.placement import bin_gb, is_made, resource_of, size_of
+from policies.placement import is_made, resource_of
 from policies.plan import Plan, admits
 from policies.plots import Face
 from policies.quantity import amount
 from policies.seating import Seating
+from policies.shortages import Lack, Left, have, lacks_one, number_of
 from policies.supply import Room
 from policies.view import NodeView, PodView
 
@@ -25,7 +25,6 @@ Reason = tuple[str, str]
 """PascalCase code and sentence."""
 
 _AWAY: Final = "away"
-_SCATTERED: Final = "none in one piece"
 
 
 def slices(profiles: Iterable[str]) -> str:
@@ -51,7 +50,7 @@ class Refusals:
         self._seating, self._nodes = plan.seating, nodes
         self._in_flight = sum(1 << place for place, site in enumerate(plan.seating.sites) if site.node.in_flight)
         self._having = _having(plan.seating)
-        self._left: dict[State, _Left] = {}
+        self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
 
     def why(self, pod: PodView, kind: Kind) -> Reason:
@@ -88,9 +87,9 @@ class Refusals:
         """Return the nodes that have a board in one of some states."""
         return reduce(or_, (self._having[state][0] for state in states), 0)
 
-    def _lack(self, state: State, profile: str) -> "_Lack":
+    def _lack(self, state: State, profile: str) -> "Lack":
         if state not in self._left:
-            self._left[state] = _Left(state)
+            self._left[state] = Left(state)
         return self._left[state].lack(profile)
 
     def _lacks_slices(self, kind: Kind, makers: Nodes, able: Nodes) -> str:
@@ -105,24 +104,12 @@ class Refusals:
             return f"{earlier}no node has room for all of them"
         profile = kind.profiles[0]
         if len(kind.profiles) == 1:
-            return earlier + _lacks_one(profile, [(lack, count) for (*_, lack), count in cuttable.items() if lack])
+            return earlier + lacks_one(profile, [(lack, count) for (*_, lack), count in cuttable.items() if lack])
         states, packing = self._seating.states, self._seating.packing
         most = max(
             (sum(_more(state, profile, packing) for state in states[site]) for site in nodes_in(able)), default=0
         )
         return f"{earlier}no node has room for more than {most} of them"
-
-
-class _Lack(NamedTuple):
-    """What keeps a board that makes a slice from making one more.
-
-    Attributes:
-        gigabytes: what it has left of its memory.
-        why: what it lacks although that is enough; empty where it is not.
-    """
-
-    gigabytes: int
-    why: str
 
 
 class _Makers(NamedTuple):
@@ -135,7 +122,7 @@ class _Makers(NamedTuple):
         able: those of them that have some which can take one more.
     """
 
-    boards: dict[tuple[bool, bool, _Lack | None], Counts]
+    boards: dict[tuple[bool, bool, Lack | None], Counts]
     nodes: Nodes
     able: Nodes
 
@@ -164,14 +151,14 @@ def _nobody_makes(pod: PodView, kind: Kind, nodes: Sequence[NodeView]) -> Reason
     makers = [node for node in nodes if all(_ever_has(node, profile) for profile in kind.profiles)]
     closed = Counter(_closed(node, pod.constraints) for node in makers)
     if foreign := closed.pop("", 0):
-        return names.NO_ROOM, f"{_have(foreign, 'node')} that from another tool, but not enough of it is free"
+        return names.NO_ROOM, f"{have(foreign, 'node')} that from another tool, but not enough of it is free"
     if away := closed.pop(_AWAY, 0):
         return names.NODES_AWAY, f"only nodes that are cordoned or not Ready could give that ({away})"
     code = names.NO_BOARD if kind.profiles else names.NODES_FULL
     if not closed:
-        return code, f"no board makes that ({_count(len(nodes), 'node')} in all)"
+        return code, f"no board makes that ({number_of(len(nodes), 'node')} in all)"
     against = " and ".join(f"{count} by {why}" for why, count in sorted(closed.items()))
-    could = f"{_count(closed.total(), 'node')} could make that, but none" if kind.profiles else "no node"
+    could = f"{number_of(closed.total(), 'node')} could make that, but none" if kind.profiles else "no node"
     return code, f"{could} is open to the pod: closed are {against}"
 
 
@@ -209,7 +196,7 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     ]
     without = " and ".join(lacking) or "all of " + ", ".join(name for name, _ in kind.room)
     place = "a place for that, but not" if kind.profiles else "not"
-    return f"{_have(len(rooms), 'node')} {place} {without}"
+    return f"{have(len(rooms), 'node')} {place} {without}"
 
 
 def _cannot_be_cut(kind: Kind, busy: int, stuck: int) -> str:
@@ -217,10 +204,10 @@ def _cannot_be_cut(kind: Kind, busy: int, stuck: int) -> str:
     free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
     causes = []
     if busy:
-        causes.append(f"{_have(busy, 'board')} an order to carry out first")
+        causes.append(f"{have(busy, 'board')} an order to carry out first")
     if stuck:
         off = "MIG mode is off, slices of another mode are there, or it has a fault"
-        causes.append(f"{_count(stuck, 'board')} cannot be cut now ({off})")
+        causes.append(f"{number_of(stuck, 'board')} cannot be cut now ({off})")
     return f"{free}, and {' and '.join(causes)}"
 
 
@@ -230,62 +217,3 @@ def _more(state: State, profile: str, packing: Packing) -> int:
     while step := packing.add(state, profile):
         state, count = step.state, count + 1
     return count
-
-
-class _Left:
-    """What a board has left beside what is used, promised or planned: memory units and compute slices; of MPS GB, clients."""
-
-    def __init__(self, state: State) -> None:
-        self.model, self.mps = state.face.model, state.face.mode == names.MPS
-        self.taken = [*(item.profile for item in state.face.fixed), *state.wanted]
-        needs = [_takes(self.model, profile) for profile in self.taken]
-        self.units = (self.model.nominal_gb if self.mps else self.model.memory_units) - sum(units for units, _ in needs)
-        self.parts = (self.model.max_clients if self.mps else self.model.compute) - sum(parts for _, parts in needs)
-
-    def lack(self, profile: str) -> _Lack:
-        """Return what it lacks for one slice more, if it cannot take that."""
-        gigabytes = self.units if self.mps else self.units * self.model.nominal_gb // max(self.model.memory_units, 1)
-        units, parts = _takes(self.model, profile)
-        if self.units < units:
-            return _Lack(gigabytes, "")
-        if self.parts < parts:
-            compute = "no compute slice left" if parts == 1 else f"fewer than {parts} compute slices left"
-            return _Lack(gigabytes, "no MPS client left" if self.mps else compute)
-        known = self.model.profile(profile)
-        if known and known.max and self.taken.count(profile) >= known.max:
-            return _Lack(gigabytes, f"already as many {profile} as can be")
-        media = sum(other.media for name in (profile, *self.taken) if (other := self.model.profile(name)))
-        return _Lack(gigabytes, "no media engines left" if media > MEDIA else _SCATTERED)
-
-
-def _takes(model: BoardModel, profile: str) -> tuple[int, int]:
-    """Return what a slice takes of a board: memory units and compute slices, or GB and a client."""
-    known = model.profile(profile)
-    return (known.memory_units, known.compute) if known else (bin_gb(profile) or 0, 1)
-
-
-def _lacks_one(profile: str, boards: Sequence[tuple[_Lack, int]]) -> str:
-    """Return why no board can take a slice that all of them make, from what they lack; so many there are of each."""
-    gigabytes, _ = size_of(profile)
-    causes: Counter[str] = Counter()
-    for lack, count in boards:
-        causes[lack.why] += count
-    del causes[""]  # of these nothing is told if others have memory enough
-    if not causes:
-        most, all_boards = max(lack.gigabytes for lack, _ in boards), sum(count for _, count in boards)
-        return f"no board has {gigabytes} GB free (the freest of {all_boards} has {most} GB)"
-    count = causes.total()
-    found = f"{_have(count, 'board')} {gigabytes} GB free"
-    if causes.keys() == {_SCATTERED}:
-        return f"{found}, {'not' if count == 1 else 'none'} contiguous"
-    if len(causes) == 1:
-        return f"{found}, but {next(iter(causes))}"
-    return f"{found}, but {' and '.join(f'{cause} on {number}' for cause, number in sorted(causes.items()))}"
-
-
-def _have(count: int, thing: str) -> str:
-    return f"{_count(count, thing)} {'has' if count == 1 else 'have'}"
-
-
-def _count(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

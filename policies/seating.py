@@ -118,12 +118,6 @@ class Seating:
             self.room[site][name] = self.room[site].get(name, 0) - amount
         self._kept.setdefault(site, []).append(Kept(tuple(had), kept.room))
 
-    def boards_on(self, nodes: Nodes) -> Iterator[tuple[State, Nodes]]:
-        """Yield the states of boards on some nodes, each once, with those of the nodes that have such a board."""
-        for state, where in self.members.items():
-            if where & nodes:
-                yield state, where & nodes
-
     def let_go(self) -> None:
         """Take back all that is kept: it stands for nobody's slices, so that none may be cut for it."""
         for site, everything in self._kept.items():
