@@ -1,7 +1,8 @@
 """What a node can give now: slices that may not move, slices that are free or on their way, and room.
 
-Three sources must agree before a slice is given away: the agent's report (it exists), the kubelet's allocatable (it
-can be scheduled, pain P16) and the bound pods (nobody holds it). Where they disagree, the least is believed.
+Three sources must agree before a slice is given away: the agent's report (it exists, and is not in use), the kubelet's
+allocatable (it can be scheduled, pains P16, A07) and the bound pods (nobody holds it). Where they disagree, the least is
+believed: what the agent reports as used is used, though no bound pod be known that holds it.
 """
 
 from collections import Counter
@@ -150,10 +151,13 @@ def _announced(node: NodeView) -> Counter[str]:
 
 
 def _grantable(node: NodeView, need: Counter[str], doomed: frozenset[str]) -> dict[str, int]:
-    announced = _announced(node)
+    """Return the slices that exist, are announced, and are held neither by bound pods nor by the agent's word."""
+    announced, held = _announced(node), need
     if node.boards:
-        announced &= tally(node.boards).stay
-    return {profile: count for profile, count in (announced - need).items() if profile not in doomed}
+        counts = tally(node.boards)
+        announced &= counts.stay
+        held = need | counts.used
+    return {profile: count for profile, count in (announced - held).items() if profile not in doomed}
 
 
 def _room_left(node: NodeView, bound: Sequence[PodView]) -> Room:

@@ -110,4 +110,9 @@ class Waits:
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
         if any(pod.slices and pod.key in self.walk.ground.leaving for pod in self.walk.ground.bound[node.name]):
             return names.PLACE_HELD, needs + f"node {node.name} has it when pods that are on their way out have ended"
+        if any(self.plan.seating.sites[claim.home].plots[plot].leaving for plot in guest.home.plots):
+            return (
+                names.PLACE_HELD,
+                needs + f"node {node.name} has it when its agent reports that its last holder has ended",
+            )
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.needs import is_slice
-from policies.occupancy import occupied
+from policies.occupancy import held_by_ended, occupied
 from policies.placement import profile_of, resource_of
 from policies.supply import slices_of
 from policies.view import NodeView, PodView
@@ -21,8 +21,13 @@ Hints = tuple[tuple[int, Placement], ...]
 
 
 def settle_in(node: NodeView, bound: Sequence[PodView]) -> NodeView:
-    """Return a node as its agent would report it: slices where only counts or bound pods tell of them, with holders."""
+    """Return a node as its agent would report it: slices where only counts or bound pods tell of them, with holders.
+
+    Those of pods that are no more are free.
+    """
     node = occupied(node, slices_of(bound))
+    for key in {item.pod for item in held_by_ended(node, bound) if item.pod}:
+        node = let_go(node, key)
     for pod in sorted(bound, key=lambda pod: (pod.created, pod.key)):
         node = hold(node, pod, claimed=True)
     return announce(node)

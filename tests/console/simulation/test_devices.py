@@ -46,6 +46,12 @@ def test_used_slices_get_the_pods_that_are_bound_as_holders():
     assert slices(seen) == [(0, "1g.5gb", 0, "a/web"), (0, "1g.5gb", 1, None), (0, "3g.20gb", 4, "a/train")]
 
 
+def test_slices_are_free_whose_holders_are_no_more():
+    gone = {**placed("3g.20gb", 4, used=True), "pod": "a/gone"}
+    seen = settle_in(node({"0": [placed("1g.5gb", 0, used=True), gone]}), [])
+    assert [(item.profile, item.used) for item in seen.boards[0].slices] == [("1g.5gb", True), ("3g.20gb", False)]
+
+
 def test_pods_bound_to_a_node_without_a_report_are_given_slices_by_the_planners_rule():
     seen = settle_in(node(), [mig("web", "1g.5gb"), mig("train", "3g.20gb")])
     assert sorted(slices(seen)) == [(0, "1g.5gb", 0, "a/web"), (0, "3g.20gb", 4, "a/train")]
