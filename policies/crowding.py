@@ -8,7 +8,6 @@ the nodes than it did from the sum of what might come, and what nodes gain later
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import count
 from operator import and_
 
 from policies.levels import Levels
@@ -118,12 +117,10 @@ class Crowd:
 
     def guarded(self, party: Party) -> bool:
         """Return whether pods that have come are safe on many nodes together, and keep in mind why."""
-        if party.guard is None or party.guard.left < 1:
-            party.guard = next(
-                (guard for guard in self._guards(party) if self._limit(guard, party) >= len(party.homes)), None
-            )
-            if party.guard:
-                party.guard.left -= (len(party.homes) - 1) * party.guard.weight(party)
+        guards = (guard for guard in self._guards(party) if self._limit(guard, party) >= len(party.homes))
+        party.guard = next(guards, None)
+        if party.guard:
+            party.guard.left -= (len(party.homes) - 1) * party.guard.weight(party)
         return party.guard is not None
 
     def room_for(self, party: Party) -> int:
@@ -186,13 +183,13 @@ class Crowd:
 
     def _tiers(self, nodes: Nodes, takes: Takes, units: Takes) -> list[Nodes]:
         tiers: list[Nodes] = []
-        for more in count():
-            levels = (self._left.at_least(what, amount + more * units.get(what, 0)) for what, amount in takes.items())
-            nodes = reduce(and_, levels, nodes)
-            if not nodes or (more and not units):
-                return tiers
-            tiers.append(nodes)
-        raise AssertionError
+        while nodes and (units or not tiers):
+            levels = (
+                self._left.at_least(what, amount + len(tiers) * units.get(what, 0)) for what, amount in takes.items()
+            )
+            if nodes := reduce(and_, levels, nodes):
+                tiers.append(nodes)
+        return tiers
 
     def _fit(self, party: Party) -> Nodes:
         """Return the nodes where a pod would find its slices if all others ended."""

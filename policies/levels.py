@@ -16,9 +16,7 @@ class Levels:
         self._known: dict[str, tuple[list[int], list[Nodes]]] = {}
 
     def at_least(self, what: str, amount: int) -> Nodes:
-        """Return the nodes that have so much; all, as -1, if that is nothing."""
-        if amount <= 0:
-            return -1
+        """Return the nodes that have so much, which is more than nothing."""
         if what not in self._known:
             self._known[what] = self._sorted(what)
         steps, nodes = self._known[what]

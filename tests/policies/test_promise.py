@@ -214,6 +214,23 @@ def test_who_waits_has_its_home_kept_free_so_that_singles_do_not_go_before_it_fo
     assert release([*before, large, single], stock([{"x": 3}, {"x": 4}, {"x": 1}])) == {"single": 0b101}
 
 
+@pytest.mark.parametrize(
+    ("released", "slices", "expected"),
+    [
+        pytest.param(1, [{"x": 0}, {"x": 1}], {"wide": 0b11, "other": 0b10}, id="nothing is left for it: it does not count"),
+        pytest.param(2, [{"x": 1}, {"x": 1}], {"other": 0b10}, id="one of two may yet be served: nobody comes between"),
+    ],
+)  # fmt: skip
+def test_pods_released_before_that_are_in_danger_hold_up_only_who_could_take_what_they_may_get(
+    released, slices, expected
+):
+    before = [claim(f"before-{number}", 0, "0", x=1, role=RELEASED) for number in range(released)]
+    wide, other = claim("wide", 1, "01", x=1), claim("other", 1, "1", y=1)
+    there = stock([{**node, "y": 1} for node in slices])
+    there.ever = [{"x": 1, "y": 1}] * 2
+    assert release([*before, wide, other], there) == expected
+
+
 def test_slices_that_are_on_their_way_are_left_to_those_for_whom_they_are_made():
     coming = claim("coming", 1, "1", x=1, role=LATER)
     there = Stock(
