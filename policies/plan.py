@@ -74,6 +74,8 @@ class Plan:
     def _places(self, site: int, plot: int) -> list[Placement]:
         """Return the slices of a board that serve pods, those that exist first."""
         face, layout = self.seating.sites[site].plots[plot].face, self.seating.states[site][plot].layout
+        if layout and not (face.open or face.free):
+            return list(layout.placed)
         placed, coming = Counter(layout.placed if layout else ()), Counter(face.coming)
         there = placed & Counter(face.free)
         ready = Counter(face.open) - coming

@@ -11,7 +11,7 @@ from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, by_start
 
-_REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
+_REMEMBERED: Final = 1 << 16  # boards; some 20 MiB when full, more than a large cluster has
 
 UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
 """A board of which we know nothing, so that nothing can be made on it."""
@@ -83,7 +83,7 @@ def plot_of(board: Board, in_flight: bool, ordered: Placements | None, protected
         rigid=rigid,
         fixed=tuple(sorted(used + opened, key=by_start)),
         open=tuple(opened),
-        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)),
+        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)) if opened else (),
         free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
     )
     existing = tuple(sorted((item.placement for item in board.slices), key=by_start))

@@ -3,6 +3,7 @@
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import islice
 from operator import itemgetter, or_
 
 from policies.geometry import Profiles
@@ -43,6 +44,7 @@ class Seating:
         self._kept: dict[int, list[Kept]] = {}
         self._ranked: dict[str, list[tuple[Cost, State]]] = {}
         self._spreading = Spreading(self.packing)
+        self._bounds: dict[tuple[Profiles, bool], tuple[list[tuple[Cost, State]], int]] = {}
         self._spread: dict[tuple[Profiles, bool], Ranking] = {}
         self._changed: list[int] = []  # nodes whose boards have come into other states, in turn
         self._left: list[int] = []  # nodes on which there is more room than there was, in turn
@@ -197,12 +199,15 @@ class Seating:
         if len(set(kind.profiles)) > 1:  # of which no bound is known
             yield -IMPOSSIBLE, among & self.takers(profile)
             return
-        bounds = (
-            (self._spreading.least(state, kind.profiles, settled=kind.settled), nodes)
-            for _, state in self._ranking(profile)
-            if (nodes := self.members[state] & among)
-        )
-        yield from sorted((bound for bound in bounds if bound[0] != IMPOSSIBLE), key=_by_cost)
+        bounds, seen = self._bounds.get((kind.profiles, kind.settled), ([], 0))
+        for state in islice(self.members, seen, None):  # to which more are added, none taken away
+            least = self._spreading.least(state, kind.profiles, settled=kind.settled)
+            if least != IMPOSSIBLE:
+                insort(bounds, (least, state), key=_by_cost)
+        self._bounds[kind.profiles, kind.settled] = bounds, len(self.members)
+        for least, state in bounds:
+            if nodes := self.members[state] & among:
+                yield least, nodes
 
     def _find_one(self, kind: Kind, profile: str, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of one slice, going through the states of boards from the cheapest on."""

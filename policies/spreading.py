@@ -50,7 +50,10 @@ class Spreading:
         runs = [known.get(state) or self._run(state, profiles, settled, known) for state in states]
         if sum(map(len, runs)) - len(runs) < len(profiles):
             return None
-        return _exact(runs, len(profiles)) if len(profiles) <= _EXACT else _one_by_one(runs, len(profiles))
+        able = [plot for plot, run in enumerate(runs) if len(run) > 1]
+        divide = _exact if len(profiles) <= _EXACT else _one_by_one
+        cost, plots = divide([runs[plot] for plot in able], len(profiles))
+        return cost, tuple([able[plot] for plot in plots])
 
     def least(self, state: State, profiles: Profiles, *, settled: bool) -> Cost:
         """Return the least that slices which are alike cost on boards of which none gives one for less than this one."""
