@@ -15,31 +15,37 @@ from policies.view import NodeView, PodView
 
 
 def destroyed(plan: Plan, site: int, plot: int) -> frozenset[str]:
-    """Return the profiles of which a plan destroys slices on a board."""
-    target = plan.seating.states[site][plot].target
+    """Return the profiles of which a plan destroys slices on a board, also such as are on their way."""
+    board, target = plan.seating.sites[site].plots[plot], plan.seating.states[site][plot].target
     if target is None:
         return frozenset()
-    return frozenset(item.profile for item in Counter(plan.seating.sites[site].plots[plot].existing) - Counter(target))
+    return frozenset(item.profile for item in Counter(board.existing + board.face.coming) - Counter(target))
 
 
-def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
-    """Return the orders that carry out a plan, by node name.
+def layouts(plan: Plan, landing: Mapping[str, Nodes], clearing: Mapping[str, Nodes]) -> list[Layout]:
+    """Return the orders that carry out a plan, by node name; a node that has one to carry out gets no second.
 
-    A board that loses slices on which a pod could land that is being released now (`landing`: profile -> nodes) keeps
-    its layout until that pod is bound. Slices of pods that are still on their way out stay until those have ended.
+    Args:
+        plan: the plan. Slices of pods that are still on their way out stay until those have ended.
+        landing: profile -> nodes where a pod could land that is being released now: a board that loses such slices keeps
+            its layout until that pod is bound.
+        clearing: profile -> nodes where a pod waits until such slices have gone: they go, be there room for others or not.
     """
     ordered: list[Layout] = []
     for position in nodes_in(plan.seating.shared):
         site = plan.seating.sites[position]
+        if site.node.in_flight:
+            continue
         target: dict[int, Placements] = {}
         basis: dict[int, Placements] = {}
         for plot, state in enumerate(plan.seating.states[position]):
             board = site.plots[plot]
-            wanted = state.target and _meanwhile(board, state.target)
-            if not wanted:
+            if state.target is None:
                 continue
+            wanted = _meanwhile(board, state.target)
             gone = {item.profile for item in Counter(board.existing) - Counter(wanted)}
-            if not any(landing.get(profile, 0) >> position & 1 for profile in gone):
+            useful = Counter(wanted) - Counter(board.existing) or _meet(clearing, gone, position)
+            if useful and not _meet(landing, gone, position):
                 target[board.index], basis[board.index] = wanted, board.existing
         if target:
             lost = any(Counter(basis[index]) - Counter(layout) for index, layout in target.items())
@@ -47,8 +53,12 @@ def layouts(plan: Plan, landing: Mapping[str, Nodes]) -> list[Layout]:
     return ordered
 
 
-def _meanwhile(board: Plot, target: Placements) -> Placements | None:
-    """Return what of a layout can be had while pods on their way out still hold slices, or None if nothing is new."""
+def _meet(where: Mapping[str, Nodes], profiles: Iterable[str], site: int) -> bool:
+    return any(where.get(profile, 0) >> site & 1 for profile in profiles)
+
+
+def _meanwhile(board: Plot, target: Placements) -> Placements:
+    """Return what of a layout can be had while pods on their way out still hold slices."""
     # MPS slices have no place of their own, so those of pods that stay are counted too.
     held = Counter(board.face.fixed) - Counter(board.face.open) + Counter(board.leaving) - Counter(target)
     if not held:
@@ -56,7 +66,7 @@ def _meanwhile(board: Plot, target: Placements) -> Placements | None:
     created = Counter(target) - Counter(board.existing)
     staying = tuple(sorted([*(Counter(target) - created).elements(), *held.elements()], key=by_start))
     new = beside(board.face.model, board.face.mode, staying, tuple(sorted(created.elements(), key=by_start)))
-    return tuple(sorted(staying + new, key=by_start)) if new else None
+    return tuple(sorted(staying + new, key=by_start))
 
 
 def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable[PodView]) -> Cut | Layout | None:
@@ -83,6 +93,18 @@ def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable
     if any(withdrawn & slices_of([pod]).keys() and admits(node, pod.constraints) for pod in promised):
         return None
     return Cut(node=node.name, plan=node.spec_plan)
+
+
+def take_back(node: NodeView, now: float) -> Layout | None:
+    """Return the order to leave everything as it is, in place of an overdue one that threatens slices still announced.
+
+    An agent that wakes up finds this one: so what is free can be given away meanwhile.
+    """
+    threatened = any(
+        Counter(item.placement for item in board.slices if not item.withdrawn) - Counter(node.target(board))
+        for board in node.boards
+    )
+    return _keep(node) if threatened and node.overdue(now) else None
 
 
 def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[PodView]) -> Layout | None:

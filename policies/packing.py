@@ -18,16 +18,16 @@ from policies.plots import Face
 Cost = int
 """What a plan costs; the costs of boards add up, and of two plans the lower sum is better.
 
-One number of many parts, each of which weighs more than all that follow it: free slices destroyed, slices created, slices
-waited for on boards being cut, boards that are no longer whole, minus the square of the share in use so that the fullest
-board is filled first, by memory units, then by compute slices, boards touched, minus the starts left by plain profile,
-largest first.
+One number of many parts, each of which weighs more than all that follow it: slices put off, since their node has an order
+to carry out first; free slices destroyed, slices created, slices waited for on boards being cut, boards that are no longer whole,
+minus the square of the share in use so that the fullest board is filled first, by memory units, then by compute slices,
+boards touched, minus the starts left by plain profile, largest first.
 """
 
 NOTHING: Final[Cost] = 0
 """What it costs to plan nothing."""
 
-_PARTS: Final = 13
+_PARTS: Final = 14
 _STARTS: Final = 6  # of them; plain profiles of a seven-slice board; other boards have fewer
 _BITS: Final = 40  # of a part: squares of thousandths, summed over a hundred thousand boards
 _WHOLE: Final = 1000  # thousandths
@@ -151,9 +151,9 @@ class Packing:
         return self._states[key]
 
 
-def destroyed(cost: Cost) -> int:
-    """Return how many free slices a plan of this cost destroys."""
-    below = (_PARTS - 1) * _BITS
+def growing(cost: Cost) -> int:
+    """Return those parts of a cost that no slice more ever makes less: slices put off, and free ones destroyed."""
+    below = (_PARTS - 2) * _BITS
     return (cost + (1 << below - 1)) >> below  # the other parts may be less than nothing
 
 
@@ -165,29 +165,33 @@ def _gives(face: Face, profile: str) -> bool:
 
 
 def _state(face: Face, demand: Profiles) -> State | None:
-    wanted, later = _asked(face, demand) if face.open else (demand, 0)
+    wanted = tuple((Counter(demand) - _profiles(face.open)).elements()) if face.open else demand
     layout = None if face.rigid else arrange(face.model, face.mode, face.fixed, wanted, face.free)
     if layout is None and wanted:
         return None
-    return State(face, demand, wanted, layout, _cost(face, demand, layout, later))
+    return State(face, demand, wanted, layout, _cost(face, demand, layout))
 
 
-def _asked(face: Face, demand: Profiles) -> tuple[Profiles, int]:
-    """Return what open slices do not serve, and how many slices are waited for because those that are there do not."""
-    opened = Counter(placement.profile for placement in face.open)
-    asked = Counter(demand)
-    coming = Counter(placement.profile for placement in face.coming)
-    return tuple((asked - opened).elements()), (asked - (opened - coming)).total() if coming else 0
+def _profiles(placements: Placements) -> Counter[str]:
+    return Counter(placement.profile for placement in placements)
 
 
-def _cost(face: Face, demand: Profiles, layout: Arrangement | None, later: int) -> Cost:
+def _waited_for(face: Face, demand: Profiles, layout: Arrangement | None) -> int:
+    """Return how many slices pods have to wait for that are on their way, since those that are there do not suffice."""
+    there = _profiles(face.open + face.free) - _profiles(face.coming)
+    made = Counter(layout.placed if layout else ()) - Counter(face.free)
+    return (Counter(demand) - there - Counter(item.profile for item in made.elements())).total()
+
+
+def _cost(face: Face, demand: Profiles, layout: Arrangement | None) -> Cost:
     held = (Counter(face.fixed) - Counter(face.open)).elements() if face.open else face.fixed
     taken = [*(placement.profile for placement in held), *demand]
     units, compute = _shares(face.model, face.mode, taken)
     created, gone = _changes(layout)
+    later = _waited_for(face, demand, layout) if face.coming else 0
     starts = (layout.starts if layout else ())[:_STARTS]
-    cost = gone
-    for part in (created, later, bool(taken), -units * units, -compute * compute, created > 0):
+    cost = (Counter(demand) - _profiles(face.open + face.free)).total() if face.busy else 0
+    for part in (gone, created, later, bool(taken), -units * units, -compute * compute, created > 0):
         cost = (cost << _BITS) + part
     for left in starts:
         cost = (cost << _BITS) - left

@@ -77,9 +77,10 @@ class Plan:
         if layout and not (face.open or face.free):
             return list(layout.placed)
         placed, coming = Counter(layout.placed if layout else ()), Counter(face.coming)
-        there = placed & Counter(face.free)
-        ready = Counter(face.open) - coming
-        return [item for part in (ready, there, coming, placed - there) for item in part.elements()]
+        slots = Counter(face.open) + placed
+        there = (Counter(face.open) + Counter(face.free) - coming) & slots
+        coming &= slots - there
+        return [item for part in (there, coming, slots - there - coming) for item in part.elements()]
 
 
 class Planner:

@@ -24,19 +24,21 @@ class Face(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         model: what it can do; UNKNOWN where the slices are another tool's.
         mode: its mode.
         rigid: nothing may be created or destroyed on it now.
+        busy: its node has an order to carry out first: what is planned on the board comes after that, upon its outcome.
         fixed: slices that may not move or go: used, promised, or (on a rigid board) all.
         open: those of them that nobody holds.
-        coming: those of `open` that do not exist yet: the board is being cut.
-        free: slices that exist, that nobody holds and that may go.
+        free: slices that nobody holds and that may go.
+        coming: those of `open` and `free` that do not exist yet: the board is being cut.
     """
 
     model: BoardModel
     mode: str
     rigid: bool
+    busy: bool = False
     fixed: Placements = ()
     open: Placements = ()
-    coming: Placements = ()
     free: Placements = ()
+    coming: Placements = ()
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,24 +69,32 @@ def left_over(board: Board) -> bool:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def plot_of(board: Board, in_flight: bool, ordered: Placements | None, protected: frozenset[str]) -> Plot:
-    """Return the board with its slices sorted into fixed and free; `ordered` is the layout that it is about to have."""
+def plot_of(
+    board: Board, protected: frozenset[str], busy: bool = False, silent: bool = False, ordered: Placements | None = None
+) -> Plot:
+    """Return the board with its slices sorted into fixed and free.
+
+    Args:
+        board: the board.
+        protected: profiles whose slices may not go.
+        busy: its node has an order to carry out.
+        silent: which nobody carries out.
+        ordered: the layout that the board is about to have by that; None if it stays as it is.
+    """
     used = [item.placement for item in board.slices if item.used]
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
-    rigid = in_flight or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
-    if rigid:
-        target = Counter(used + idle) if ordered is None else Counter(ordered)
-        opened = sorted((target - Counter(used)).elements(), key=by_start)
-    else:
-        opened = sorted((placement for placement in idle if placement.profile in protected), key=by_start)
+    rigid = silent or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
+    left = idle if ordered is None else list((Counter(ordered) - Counter(used)).elements())
+    opened = sorted((item for item in left if rigid or item.profile in protected), key=by_start)
     face = Face(
         model=board.model,
         mode=board.mode,
         rigid=rigid,
+        busy=busy,
         fixed=tuple(sorted(used + opened, key=by_start)),
         open=tuple(opened),
-        coming=tuple(sorted((Counter(opened) - Counter(idle)).elements(), key=by_start)) if opened else (),
-        free=() if rigid else tuple(sorted((item for item in idle if item.profile not in protected), key=by_start)),
+        free=tuple(sorted((Counter(left) - Counter(opened)).elements(), key=by_start)),
+        coming=() if ordered is None else tuple(sorted((Counter(left) - Counter(idle)).elements(), key=by_start)),
     )
     existing = tuple(sorted((item.placement for item in board.slices), key=by_start))
     return Plot(index=board.index, face=once(face), existing=existing)

@@ -48,7 +48,7 @@ class Refusals:
     def __init__(self, plan: Plan, nodes: Sequence[NodeView]) -> None:
         """Begin with a plan that changes no more, and every node, those that are away included."""
         self._seating, self._nodes = plan.seating, nodes
-        self._in_flight = sum(1 << place for place, site in enumerate(plan.seating.sites) if site.node.in_flight)
+        self._silent = set_of([place for place, site in enumerate(plan.seating.sites) if site.node.silent])
         self._having = _having(plan.seating)
         self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
@@ -97,8 +97,8 @@ class Refusals:
         boards = self._making(tuple(kind.need)).boards
         cuttable = {key: count for key, counts in boards.items() if not key[0] and (count := counts.on(makers))}
         if not cuttable:
-            busy = sum(counts.on(makers & self._in_flight) for counts in boards.values())
-            return _cannot_be_cut(kind, busy, sum(counts.on(makers) for counts in boards.values()) - busy)
+            silent = sum(counts.on(makers & self._silent) for counts in boards.values())
+            return _cannot_be_cut(kind, silent, sum(counts.on(makers) for counts in boards.values()) - silent)
         earlier = "when the pods before it are served, " if any(planned for _, planned, _ in cuttable) else ""
         if len(kind.need) > 1:
             return f"{earlier}no node has room for all of them"
@@ -199,12 +199,13 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     return f"{have(len(rooms), 'node')} {place} {without}"
 
 
-def _cannot_be_cut(kind: Kind, busy: int, stuck: int) -> str:
+def _cannot_be_cut(kind: Kind, silent: int, stuck: int) -> str:
     """Return why none of the boards that make the slices can be cut now; what is free on them does not suffice."""
     free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
     causes = []
-    if busy:
-        causes.append(f"{have(busy, 'board')} an order to carry out first")
+    if silent:
+        wait = "waits" if silent == 1 else "wait"
+        causes.append(f"{number_of(silent, 'board')} {wait} for an agent that does not carry out its order")
     if stuck:
         off = "MIG mode is off, slices of another mode are there, or it has a fault"
         causes.append(f"{number_of(stuck, 'board')} cannot be cut now ({off})")

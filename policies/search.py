@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from policies.guests import Guest, Seat
 from policies.nodesets import Nodes, nodes_in
-from policies.packing import NOTHING, Cost, destroyed
+from policies.packing import NOTHING, Cost, growing
 from policies.seating import Seating
 
 GUESTS = 12  # pods
@@ -119,7 +119,7 @@ class _Search:
 
     def _repeats(self, index: int, cost: Cost) -> bool:
         """Return whether the same situation was reached as cheaply before, or the best is beaten no more."""
-        if self.best is not None and destroyed(cost) > destroyed(self.best):  # destroyed slices only grow
+        if self.best is not None and growing(cost) > growing(self.best):
             return True
         situation = (index, *sorted(self._look(site) for site in self._sites))
         before = self._seen.get(situation)

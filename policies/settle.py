@@ -20,7 +20,7 @@ from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
 from policies.nodesets import Nodes, nodes_in, set_of
-from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts
+from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.settings import DEFAULTS, Settings
@@ -84,6 +84,8 @@ class _Settlement:
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
+        self.behind: set[str] = set()  # who could have what is free, and waits for what must go before
+        self.clearing: dict[str, Nodes] = {}  # where, by the profiles that they need
         self.walk.go(seen.promised, self.queue)
         self.plan = planner.finish()
         self.plan.seating.let_go()
@@ -100,8 +102,11 @@ class _Settlement:
                 landing[profile] = landing.get(profile, 0) | allowed[claim.key]
         for key in [key for key in self.walk.displacing if self._is_in_doubt(key, landing)]:
             self.walk.put_off(key)
-        ordered = layouts(self.plan, landing)
-        judged = [judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) for node in self.seen.nodes]
+        ordered = layouts(self.plan, landing, self.clearing)
+        judged = [
+            judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) or take_back(node, self.seen.view.now)
+            for node in self.seen.nodes
+        ]
         ordered += [action for action in judged if isinstance(action, Layout)]
         ordered += self._clearances({layout.node for layout in ordered})
         later = {claim.key: claim for claim in claims if claim.role is not Role.RELEASED and claim.key not in allowed}
@@ -178,12 +183,16 @@ class _Settlement:
             claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
             if not claim.nodes >> claim.home & 1:
                 claim.role = Role.LATER
+                for profile, _ in claim.need:
+                    self.clearing[profile] = self.clearing.get(profile, 0) | 1 << claim.home
+                self.behind.add(claim.key)
 
     def _doomed(self, claims: list[Claim]) -> dict[str, Nodes]:
         """Return the nodes where free slices are about to go, by profile.
 
-        Where a candidate belongs to such a board, who comes first decides: the board is cut for whoever stands before it,
-        lest it land on the very slices that must go; else the board waits for it (`orders.layouts`).
+        Whoever lands there could take the very slices that must go, and with them the place of one for whom the board is cut.
+        So the cut comes first, also before older pods that could have what is free: it takes less than a second. Only where
+        the agent does not do as it is told these go before, and the board waits for them (`orders.layouts`).
         """
         first: dict[tuple[str, int], int] = {}
         cut_for: dict[tuple[int, int], int] = {}
@@ -201,7 +210,9 @@ class _Settlement:
             for plot in range(len(self.sites[position].plots)):
                 gone = destroyed(self.plan, position, plot)
                 candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
-                if candidate >= cut_for.get((position, plot), math.inf):
+                if self.sites[position].node.heeds(self.seen.view.now) or candidate >= cut_for.get(
+                    (position, plot), math.inf
+                ):
                     going |= gone
             for profile in going:
                 doomed[profile] = doomed.get(profile, 0) | 1 << position
@@ -236,13 +247,13 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: Iterable[Layout]) -> Iterator[Waiting]:
         nodes = {layout.node for layout in ordered}
-        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes).tell()
+        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes, self.behind).tell()
         for pod in self.seen.held:
             yield Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
 
 
 def _without_overdue(node: NodeView, now: float) -> NodeView:
-    """Return the node; where its agent does not carry out the last order, without the slices that this would bring.
+    """Return the node; where its agent does not carry out the last order, without what this would bring, and not to be cut.
 
     What the order destroys stays doomed: the agent may yet wake up and take it away from a pod that had it.
     """
@@ -252,7 +263,7 @@ def _without_overdue(node: NodeView, now: float) -> NodeView:
     spec = {
         index: tuple((Counter(layout) & there.get(index, Counter())).elements()) for index, layout in node.spec.items()
     }
-    return replace(node, spec=spec)
+    return replace(node, spec=spec, silent=True)
 
 
 def _promised_on(node: NodeView, promised: dict[Constraints, set[str]]) -> frozenset[str]:

@@ -72,7 +72,7 @@ def survey(
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
-        plot_of(board, node.in_flight, node.spec.get(board.index) if node.in_flight else None, protected)
+        plot_of(board, protected, node.in_flight, node.silent, node.spec.get(board.index) if node.in_flight else None)
         for board in then.boards
     ]
     if leaving:

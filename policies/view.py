@@ -7,6 +7,7 @@ is read of them at each decision in the processor's cache.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -27,6 +28,9 @@ from policies.timestamps import epoch
 
 UNSCHEDULABLE_S: Final = 30
 """Seconds for which the scheduler may find no node for a released pod before its slices are no longer kept for it."""
+
+PROMPT_S: Final = 5
+"""Seconds in which an agent carries out nearly any order; who could have something else does not wait for longer."""
 
 ORDER_S: Final = 60
 _PLAN: Final = re.compile(
@@ -62,6 +66,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         status_plan: id of the order that the agent carried out last.
         cut: id of the order whose withdrawn slices may be destroyed.
         faults: what could not be understood of its annotations or labels, for a condition on the node.
+        silent: its agent does not carry out the last order, so nothing is planned on that; found when it is decided.
     """
 
     name: str
@@ -78,6 +83,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status_plan: str = ""
     cut: str = ""
     faults: tuple[str, ...] = ()
+    silent: bool = False
 
     @property
     def in_flight(self) -> bool:
@@ -95,6 +101,13 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The same holds of one that does not say when it was given, or names a time that has not come.
         """
         return self.in_flight and abs(now - self.ordered_at) > ORDER_S
+
+    def heeds(self, now: float) -> bool:
+        """Return whether the agent is to be expected to do at once as it is told, as far as the last order shows."""
+        if self.in_flight:
+            return abs(now - self.ordered_at) <= PROMPT_S
+        there = {board.index: Counter(item.placement for item in board.slices) for board in self.boards}
+        return all(there.get(index) == Counter(layout) for index, layout in self.spec.items())
 
     def next_plan(self, now: float) -> str:
         """Return the id of a new order: milliseconds since the epoch, larger than that of any plan that the node bears.

@@ -25,6 +25,7 @@ class Waits:
         nodes: every node.
         later: who has been given something, and is not released now.
         ordered: the nodes for which a new layout is ordered now.
+        behind: who could have what is free, and waits until a node has been cut for others.
     """
 
     walk: Walk
@@ -33,6 +34,7 @@ class Waits:
     nodes: Sequence[NodeView]
     later: Mapping[str, Claim]
     ordered: Collection[str]
+    behind: Collection[str] = ()
     _places: dict[str, int] = field(default_factory=dict)
     _homes: dict[int, str] = field(default_factory=dict)
     _passed: int = 0
@@ -104,6 +106,8 @@ class Waits:
             return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
         if not guest.kind.profiles:
             return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
+        if guest.key in self.behind:
+            return names.BEING_CUT, needs + f"node {node.name} has that, and is cut for others first"
         if node.in_flight or node.name in self.ordered:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
         if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):

@@ -204,13 +204,24 @@ def test_that_boards_are_given_to_others_first_is_said():
     )
 
 
-def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken():
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        pytest.param(1060.0, "no board has 5 GB free (the freest of 1 has 0 GB)", id="it is being cut"),
+        pytest.param(
+            1061.0,
+            "none is free, and 1 board waits for an agent that does not carry out its order",
+            id="nothing is done",
+        ),
+    ],
+)
+def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken(now, why):
     order = {
         "nos.nebuly.com/spec-placements": '{"0": [{"profile": "7g.40gb", "start": 0}]}',
-        "nos.nebuly.com/spec-partitioning-plan": "2",
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
     }
-    view = cluster([node(annotations=order)], [released("ml/a", "7g.40gb"), gated("ml/b", "1g.5gb")])
-    assert messages(settle(view))["ml/b"] == "needs 1g.5gb; none is free, and 1 board has an order to carry out first"
+    view = cluster([node(annotations=order)], [released("ml/a", "7g.40gb"), gated("ml/b", "1g.5gb")], now=now)
+    assert messages(settle(view))["ml/b"] == f"needs 1g.5gb; {why}"
 
 
 def test_a_pod_without_slices_is_told_too_by_what_nodes_are_closed():
