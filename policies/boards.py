@@ -18,6 +18,7 @@ from policies.doubts import inventory_doubts, status_doubts
 _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _REMEMBERED: Final = 1 << 8  # models of boards
+_SHARED: Final = "it is time-sliced"
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -28,18 +29,23 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         uuid: NVML's UUID; empty where no agent has reported.
         model: what the board can do.
         mode: `mig`, `mps` or `timeslicing`.
-        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; and no fault reported).
         slices: what exists on it, sorted by start.
         counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
+        fault: why its layout may not be changed now; empty if it may (MIG mode on or switchable live, or MPS).
     """
 
     index: int
     uuid: str
     model: BoardModel
     mode: str
-    cuttable: bool
+    fault: str = ""
     slices: tuple[PlacedSlice, ...] = ()
     counted: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def cuttable(self) -> bool:
+        """Return whether its layout may be changed now."""
+        return not self.fault
 
 
 def read_boards(
@@ -50,17 +56,18 @@ def read_boards(
     placed = read_status(annotations, faults)
     counts = {} if placed is not None else read_counts(annotations, faults)
     kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
-    doubts = inventory_doubts(inventory or ())
-    doubts += status_doubts(placed or {}, {board.index: board.model for board in kinds})
+    models = {board.index: board.model for board in kinds}
+    there = {index: _named(slices, models.get(index)) for index, slices in (placed or {}).items()}
+    doubts = inventory_doubts(inventory or ()) + status_doubts(there, models)
     faults += [what for _, what in doubts]
-    doubtful = {index for index, _ in doubts}
+    doubtful = dict(reversed(doubts))
     return tuple(
         msgspec.structs.replace(
             board,
-            cuttable=board.cuttable and board.index not in doubtful,
-            slices=tuple(sorted((placed or {}).get(board.index, ()), key=_by_start)),
+            fault=board.fault or doubtful.get(board.index, ""),
+            slices=tuple(sorted(there.get(board.index, ()), key=_by_start)),
             counted=tuple(
-                (profile, used)
+                (board.model.known_as(profile), used)
                 for used, profiles in sorted(counts.get(board.index, {}).items(), reverse=True)
                 for profile, count in sorted(profiles.items())
                 for _ in range(count)
@@ -100,16 +107,18 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
             uuid=entry.uuid,
             model=inventory_model(entry),
             mode=entry.mode or mode,
-            cuttable=_cuttable(entry, entry.mode or mode),
+            fault=_fault(entry, entry.mode or mode),
         )
         for _, entry in sorted(first.items())
     ]
 
 
-def _cuttable(entry: BoardInventory, mode: str) -> bool:
-    if entry.fault:
-        return False
-    return mode == names.MPS or (mode == names.MIG and (entry.mig or entry.switch == "live"))
+def _fault(entry: BoardInventory, mode: str) -> str:
+    if entry.fault or mode == names.MPS:
+        return entry.fault or ""
+    if mode != names.MIG:
+        return _SHARED
+    return "" if entry.mig or entry.switch == "live" else "MIG mode is off"
 
 
 def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> list[Board]:
@@ -129,9 +138,16 @@ def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> lis
     if _MEMORY.fullmatch(memory):
         model = msgspec.structs.replace(model, memory_mib=int(memory))
     return [
-        Board(index=index, uuid="", model=model, mode=mode, cuttable=mode != names.TIMESLICING)
+        Board(index=index, uuid="", model=model, mode=mode, fault=_SHARED if mode == names.TIMESLICING else "")
         for index in range(int(count))
     ]
+
+
+def _named(slices: tuple[PlacedSlice, ...], model: BoardModel | None) -> tuple[PlacedSlice, ...]:
+    """Return slices by the names that their board has for them."""
+    if model is None or all(model.known_as(item.profile) == item.profile for item in slices):
+        return slices
+    return tuple(msgspec.structs.replace(item, profile=model.known_as(item.profile)) for item in slices)
 
 
 def _with_max(profile: Profile) -> Profile:

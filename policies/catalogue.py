@@ -8,7 +8,7 @@ stand in where no agent has reported yet. Source: NVIDIA's MIG user guide (suppo
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -23,6 +23,7 @@ MiB = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 MEDIA: Final = 1 << 16
 """The media engines of a board, in parts that have no meaning but that they add up (see `Profile.media`)."""
 
+_REMEMBERED: Final = 1 << 12  # names of profiles
 _MOST_SLICES: Final = 64  # on one board, by the bounds above
 
 
@@ -94,6 +95,13 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         """Return the profile of that name (with `+`), or None if this model has none."""
         return next((profile for profile in self.profiles if profile.name == name), None)
 
+    def known_as(self, name: str) -> str:
+        """Return what this model calls a profile that another version of the driver, or a wrong table, calls so.
+
+        That is one with as many compute slices and memory units: `7g.79gb` is `7g.80gb`. Where it has none, the name itself.
+        """
+        return _known_as(self, name)
+
 
 def size_order(profile: Profile) -> tuple[int, int, bool, str]:
     """Return the key by which profiles are smallest first: memory units, compute, plain before `+me` and the like."""
@@ -135,6 +143,8 @@ def canonical_profile(key: str) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
+_NAME: Final = re.compile(r"(\d+)g\.(\d+)gb(.*)")
+_NEARLY: Final = 12  # names differ by at most one in so many GB: 11 and 12, 93 and 95, but not 5 and 6
 _PLAIN: Final = re.compile(r"\d+g\.\d+gb")
 _PLUGIN_SUFFIX: Final = re.compile(r"(-SHARED|-MIG-.*)$")
 
@@ -261,6 +271,21 @@ _WITHOUT_MIG: Final = (
     ("NVIDIA-RTX-A6000", 49140, 48, 48),
     ("NVIDIA-RTX-6000-Ada-Generation", 49140, 48, 48),
 )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known_as(model: BoardModel, name: str) -> str:
+    match = _NAME.fullmatch(name)
+    if match is None or model.profile(name):
+        return name
+    compute, gigabytes, suffix = match.groups()
+    near: list[tuple[int, str]] = []
+    for profile in model.profiles:
+        other = _NAME.fullmatch(profile.name)
+        if other and other[1] == compute and other[3] == suffix:
+            away = abs(int(other[2]) - int(gigabytes))
+            near += [(away, profile.name)] if away * _NEARLY <= int(other[2]) else []
+    return min(near)[1] if near else name
 
 
 @cache

@@ -123,7 +123,7 @@ def largest_share(profile: str, place: Place) -> int:
     mode = names.MIG if bin_gb(profile) is None else names.MPS
     near = place.foreign.union(model for how, model in place.boards if how == mode)
     for known in (near, models()):
-        if shares := [share for model in known if (share := share_of(model, profile))]:
+        if shares := [share for model in known if (share := share_of(model, model.known_as(profile)))]:
             return max(shares)
     return _WHOLE
 

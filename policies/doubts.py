@@ -5,7 +5,7 @@ driver can do, or serve two pods by one board.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from policies import names
@@ -13,6 +13,7 @@ from policies.annotations import BoardInventory, PlacedSlice
 from policies.catalogue import BoardModel
 from policies.faults import fault
 from policies.geometry import geometry_of
+from policies.placement import bin_gb
 
 _INVENTORY: Final = f"annotation {names.INVENTORY}"
 _STATUS: Final = f"annotation {names.STATUS_PLACEMENTS}"
@@ -47,14 +48,38 @@ def status_doubts(placed: Mapping[int, Sequence[PlacedSlice]], models: Mapping[i
         if index not in models:
             doubts.append((index, fault(f"{_STATUS}: board", index, "the node has no such board")))
             continue
-        shapes, taken = geometry_of(models[index]).shapes, 0
-        for item in slices:
-            shape = shapes.get(item.profile)
-            if shape is None or item.start is None:
-                continue  # an MPS slice, or a profile that this version does not know
-            mask = (1 << shape.units) - 1 << item.start
-            if taken & mask:
-                where = f"{item.profile} at {item.start}"
-                doubts.append((index, fault(f"{_STATUS}: board {index}", where, "overlaps with another slice")))
-            taken |= mask
+        path = f"{_STATUS}: board {index}"
+        doubts += [(index, f"{path}: {what}") for what in _mig_doubts(slices, models[index])]
+        doubts += [(index, f"{path}: {what}") for what in _mps_doubts(slices, models[index])]
     return doubts
+
+
+def _mig_doubts(slices: Iterable[PlacedSlice], model: BoardModel) -> Iterator[str]:
+    """Yield what cannot be true of slices that have a start."""
+    shapes, taken, compute = geometry_of(model).shapes, 0, 0
+    for item in slices:
+        if item.start is None:
+            continue
+        where, shape = f"{item.profile} at {item.start}", shapes.get(item.profile)
+        if shape is None:
+            yield f"{where}: {model.name} has no such profile"
+            continue
+        mask = (1 << shape.units) - 1 << item.start
+        if taken & mask:
+            yield f"{where}: overlaps with another slice"
+        if item.start + shape.units > model.memory_units:
+            yield f"{where}: ends beyond the board's {model.memory_units} memory units"
+        taken, compute = taken | mask, compute + shape.compute
+    if compute > model.compute:
+        yield f"its slices have {compute} compute slices, more than the board's {model.compute}"
+
+
+def _mps_doubts(slices: Iterable[PlacedSlice], model: BoardModel) -> Iterator[str]:
+    """Yield what cannot be true of slices that have no start."""
+    sizes = {item.profile: bin_gb(item.profile) for item in slices if item.start is None}
+    yield from (f"{profile}: has no start, and is no slice of MPS" for profile, size in sizes.items() if size is None)
+    bins = [sizes[item.profile] or 0 for item in slices if item.start is None]
+    if sum(bins) > model.nominal_gb:
+        yield f"its slices have {sum(bins)} GB, more than the board's {model.nominal_gb}"
+    if len(bins) > model.max_clients:
+        yield f"{len(bins)} slices are more than the {model.max_clients} clients that a board serves"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from policies.annotations import PlacedSlice
 from policies.boards import Board
 from policies.geometry import by_start
-from policies.placement import arrange, largest_first, lay_out
+from policies.placement import arrange, is_made, largest_first, lay_out
 from policies.view import NodeView, PodView
 
 _REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large cluster has
@@ -62,6 +62,37 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     return replace(node, boards=tuple(boards))
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def named(boards: tuple[Board, ...], profile: str) -> str:
+    """Return what the boards of a node call a profile that pods there have asked for, perhaps by another driver's name."""
+    names = {board.model.known_as(profile) for board in boards}
+    return profile if profile in names or not names else min(names)
+
+
+def overcrowded(node: NodeView, need: Counter[str]) -> str:
+    """Return that bound pods need more slices than the boards of a node can have, which its agent and they cannot both mean.
+
+    Empty where that is not so; and where an order is under way, since pods may be on what it brings. What none of the
+    boards makes is another plugin's.
+    """
+    lacking = Counter() if node.in_flight else need - tally(node.boards).exist
+    wrong = [
+        f"{need[profile]} x {profile}, of which its boards hold {need[profile] - count}"
+        for profile, count in sorted(lacking.items())
+        if any(is_made(board.model, board.mode, profile) for board in node.boards)
+    ]
+    return f"pods bound to it need {' and '.join(wrong)}" if wrong else ""
+
+
+def closed(node: NodeView, why: str) -> NodeView:
+    """Return the node with everything that is on its boards held, and no board to be cut."""
+    boards = tuple(
+        replace(board, fault=board.fault or why, slices=tuple(replace(item, used=True) for item in board.slices))
+        for board in node.boards
+    )
+    return replace(node, boards=boards)
+
+
 def held_by_ended(node: NodeView, bound: Sequence[PodView]) -> list[PlacedSlice]:
     """Return the slices that the agent still reports as used by pods that are no more: they are about to be free.
 
@@ -97,7 +128,7 @@ def _laid_out(board: Board) -> Board:
     placed = lay_out(board.model, board.mode, board.counted)
     if placed is None:
         placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
-        board = replace(board, cuttable=False)
+        board = replace(board, fault="no layout has as many slices as its annotations count")
     return replace(board, slices=placed, counted=())
 
 

@@ -10,7 +10,7 @@ from policies.nodesets import Nodes, nodes_in
 from policies.placement import beside
 from policies.plan import Plan, admits
 from policies.plots import Plot, left_over
-from policies.supply import slices_of
+from policies.supply import held_on, slices_of
 from policies.view import NodeView, PodView
 
 
@@ -85,7 +85,7 @@ def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable
     if not withdrawn:
         return None
     staying = Counter(item.profile for item in slices if not item.withdrawn)
-    need = slices_of(bound)
+    need = held_on(node, bound)
     if any(need[profile] > staying[profile] for profile in withdrawn) or any(
         item.withdrawn and item.used for item in slices
     ):
@@ -121,7 +121,7 @@ def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[Po
     if node.in_flight or not old:
         return None
     shown = Counter(item.profile for board in node.boards for item in board.slices if item.used)
-    wanted = (slices_of(bound) - shown) + slices_of(pod for pod in others if admits(node, pod.constraints))
+    wanted = (held_on(node, bound) - shown) + slices_of(pod for pod in others if admits(node, pod.constraints))
     basis: dict[int, tuple[Placement, ...]] = {
         board.index: tuple(sorted((item.placement for item in board.slices), key=by_start))
         for board in old

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from policies.annotations import Placement
 from policies.geometry import by_start
 from policies.needs import is_slice
-from policies.occupancy import held_by_ended, occupied, tally, vacated
+from policies.occupancy import closed, held_by_ended, named, occupied, overcrowded, tally, vacated
 from policies.placement import profile_of
 from policies.plots import UNKNOWN, Face, Plot, once, plot_of, unused
 from policies.view import NodeView, PodView
@@ -60,15 +60,17 @@ def survey(
         promised: profiles whose free slices may not go, since a released pod could land on them.
         leaving: those of the bound pods (namespace/name) that are on their way out; what is planned counts on that.
     """
-    need = slices_of(bound)
+    need = held_on(node, bound)
     node = occupied(node, need)
     staying = [pod for pod in bound if pod.key not in leaving] if leaving else bound
-    needed = slices_of(staying) if leaving else need
+    needed = held_on(node, staying) if leaving else need
     ended = held_by_ended(node, bound)
     if ended:
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
     then = vacated(node, leaving, need - needed + left) if leaving else node
+    if why := overcrowded(then, needed):
+        then = closed(then, why)
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
@@ -80,6 +82,8 @@ def survey(
             replace(plot, leaving=unused(*boards))
             for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
         ]
+    if why := overcrowded(node, need):
+        node = closed(node, why)
     doomed = _doomed(node)
     now = _room_left(node, bound)
     return Supply(
@@ -99,6 +103,20 @@ def slices_of(pods: Iterable[PodView]) -> Counter[str]:
         for resource, count in pod.slices:
             need[profile_of(resource)] += count
     return need
+
+
+def held_on(node: NodeView, pods: Iterable[PodView]) -> Counter[str]:
+    """Return how many slices of each profile pods need that are bound to a node, by the names that its boards have."""
+    held: Counter[str] = Counter()
+    for profile, count in slices_of(pods).items():
+        held[named(node.boards, profile)] += count
+    return held
+
+
+def crowding(node: NodeView, bound: Iterable[PodView]) -> str:
+    """Return that the pods bound to a node need more slices than it can have; empty where they do not."""
+    need = held_on(node, bound)
+    return overcrowded(occupied(node, need), need)
 
 
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:

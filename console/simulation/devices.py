@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.needs import is_slice
-from policies.occupancy import held_by_ended, occupied
+from policies.occupancy import held_by_ended, named, occupied
 from policies.placement import profile_of, resource_of
-from policies.supply import slices_of
+from policies.supply import held_on
 from policies.view import NodeView, PodView
 
 Hints = tuple[tuple[int, Placement], ...]
@@ -25,7 +25,7 @@ def settle_in(node: NodeView, bound: Sequence[PodView]) -> NodeView:
 
     Those of pods that are no more are free.
     """
-    node = occupied(node, slices_of(bound))
+    node = occupied(node, held_on(node, bound))
     for key in {item.pod for item in held_by_ended(node, bound) if item.pod}:
         node = let_go(node, key)
     for pod in sorted(bound, key=lambda pod: (pod.created, pod.key)):
@@ -40,7 +40,7 @@ def hold(node: NodeView, pod: PodView, hints: Hints = (), *, claimed: bool = Fal
     are said to be used and have no holder yet. What the pod holds already counts; what the node lacks is not given.
     """
     for resource, count in pod.slices:
-        profile = profile_of(resource)
+        profile = named(node.boards, profile_of(resource))
         held = sum(item.pod == pod.key and item.profile == profile for board in node.boards for item in board.slices)
         for _ in range(count - held):
             node = _hold_one(node, pod.key, profile, hints, claimed=claimed)

@@ -1,5 +1,6 @@
 """What a simulated cluster has come to, as data (design of `simulate -o json`) and as text."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from console.amounts import written
@@ -14,7 +15,8 @@ from policies.decision import QuotaStatus
 from policies.gpupolicy import Policies
 from policies.ledger import Ledger
 from policies.settings import DEFAULTS
-from policies.view import View
+from policies.supply import crowding
+from policies.view import PodView, View
 
 
 def report(world: World, manifests: Manifests) -> dict[str, object]:
@@ -113,12 +115,7 @@ def _asked(container: Mapping[str, object]) -> dict[str, str]:
 
 def problems(view: View, manifests: Manifests) -> Iterator[tuple[str, str]]:
     """Yield what was not understood or not taken into account, as (object, message)."""
-    for node in view.nodes:
-        yield from ((f"Node {node.name}", found) for found in node.faults)
-    known = {node.name for node in view.nodes}
-    for pod in view.pods:
-        if pod.holds and pod.node not in known:
-            yield f"Pod {pod.key}", f"is bound to {pod.node}, which is not in the input"
+    yield from _of_nodes(view)
     for status in Ledger(view, DEFAULTS.quota).statuses():
         if not status.ready:
             yield f"{status.kind} {status.key}", f"{status.reason}: {status.message}"
@@ -133,3 +130,17 @@ def problems(view: View, manifests: Manifests) -> Iterator[tuple[str, str]]:
             )
     for item in manifests.others:
         yield f"{item.kind} {item.key}", "is not taken into account: this version does not simulate it"
+
+
+def _of_nodes(view: View) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with nodes, by themselves or together with the pods that are bound to them."""
+    bound: defaultdict[str, list[PodView]] = defaultdict(list)
+    for pod in view.pods:
+        if pod.holds:
+            bound[pod.node].append(pod)
+    for node in view.nodes:
+        yield from ((f"Node {node.name}", found) for found in node.faults)
+        if crowd := crowding(node, bound.pop(node.name, ())):
+            yield f"Node {node.name}", f"{crowd}; nothing more is given away there"
+    for name, pods in bound.items():
+        yield from ((f"Pod {pod.key}", f"is bound to {name}, which is not in the input") for pod in pods)

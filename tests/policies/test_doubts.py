@@ -65,6 +65,36 @@ def test_boards_that_cannot_be_are_told_of_and_not_cut(inventory, fault):
             f"{STATUS}: board 0: 1g.5gb at 6: overlaps with another slice",
             id="twice",
         ),
+        pytest.param(
+            {"0": [free("5g.25gb", 0)]},
+            f"{STATUS}: board 0: 5g.25gb at 0: NVIDIA-A100-SXM4-40GB has no such profile",
+            id="profile",
+        ),
+        pytest.param(
+            {"0": [free("3g.20gb", 6)]},
+            f"{STATUS}: board 0: 3g.20gb at 6: ends beyond the board's 8 memory units",
+            id="beyond",
+        ),
+        pytest.param(
+            {"0": [free("1g.5gb", start) for start in range(8)]},
+            f"{STATUS}: board 0: its slices have 8 compute slices, more than the board's 7",
+            id="compute",
+        ),
+        pytest.param(
+            {"0": [{"profile": "3g.20gb", "used": False}]},
+            f"{STATUS}: board 0: 3g.20gb: has no start, and is no slice of MPS",
+            id="no-start",
+        ),
+        pytest.param(
+            {"0": [{"profile": "10gb", "used": False}, {"profile": "40gb", "used": True}]},
+            f"{STATUS}: board 0: its slices have 50 GB, more than the board's 40",
+            id="gb",
+        ),
+        pytest.param(
+            {"0": [{"profile": "0gb", "used": False}]},
+            f"{STATUS}: board 0: 0gb: has no start, and is no slice of MPS",
+            id="0gb",
+        ),
     ],
 )
 def test_slices_that_cannot_be_are_told_of_and_their_board_is_not_cut(placements, fault):

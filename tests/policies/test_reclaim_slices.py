@@ -171,7 +171,7 @@ def test_who_needs_a_board_that_cannot_be_cut_holds_nothing():
     pods = [claim("a/waits", "3g.20gb"), claim("b/borrows", "1g.6gb", second=1)]
     view = cluster([node("n1", A100, placements={"0": []}), node("n2", A30, placements={"0": []})], pods, now=1.8e9)
     view = replace(view, quotas=(gigabytes("a", 20), gigabytes("b", 0)))
-    off = tuple(replace(board, cuttable=False) for board in node_of(view, "n1").boards)
+    off = tuple(replace(board, fault="MIG mode is off") for board in node_of(view, "n1").boards)
     view = with_node(view, replace(node_of(view, "n1"), boards=off))
     decision = settle(view)
     assert [layout.node for layout in decision.layouts] == ["n2"]
