@@ -10,6 +10,7 @@ from policies import names
 from policies.constraints import Constraints
 from policies.geometry import Profiles
 from policies.guests import Kind
+from policies.hindrances import Causes, hindered, told
 from policies.nodesets import Counts, Nodes, nodes_in, set_of
 from policies.packing import Packing, State
 from policies.placement import is_made, resource_of
@@ -48,10 +49,10 @@ class Refusals:
     def __init__(self, plan: Plan, nodes: Sequence[NodeView]) -> None:
         """Begin with a plan that changes no more, and every node, those that are away included."""
         self._seating, self._nodes = plan.seating, nodes
-        self._silent = set_of([place for place, site in enumerate(plan.seating.sites) if site.node.silent])
         self._having = _having(plan.seating)
         self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
+        self._hindered: dict[Profiles, Causes] = {}
 
     def why(self, pod: PodView, kind: Kind) -> Reason:
         """Return why no place was found for a pod of a kind."""
@@ -83,6 +84,14 @@ class Refusals:
                     counts.add(having)
         return found
 
+    def _hindering(self, profiles: Profiles) -> Causes:
+        """Return what keeps the boards from being cut that ever make a slice of some profiles, or have one."""
+        if (found := self._hindered.get(profiles)) is None:
+            making = (state for state in self._having if any(_makes(state.face, profile) for profile in profiles))
+            rigid = {state for state in making if state.face.rigid}
+            found = self._hindered[profiles] = hindered(self._seating, rigid)
+        return found
+
     def _nodes_of(self, states: Iterable[State]) -> Nodes:
         """Return the nodes that have a board in one of some states."""
         return reduce(or_, (self._having[state][0] for state in states), 0)
@@ -97,8 +106,8 @@ class Refusals:
         boards = self._making(tuple(kind.need)).boards
         cuttable = {key: count for key, counts in boards.items() if not key[0] and (count := counts.on(makers))}
         if not cuttable:
-            silent = sum(counts.on(makers & self._silent) for counts in boards.values())
-            return _cannot_be_cut(kind, silent, sum(counts.on(makers) for counts in boards.values()) - silent)
+            free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
+            return f"{free}, and {told(self._hindering(tuple(kind.need)), makers, self._seating.sites)}"
         earlier = "when the pods before it are served, " if any(planned for _, planned, _ in cuttable) else ""
         if len(kind.need) > 1:
             return f"{earlier}no node has room for all of them"
@@ -197,19 +206,6 @@ def _lacks_room(kind: Kind, seating: Seating, sites: list[int]) -> str:
     without = " and ".join(lacking) or "all of " + ", ".join(name for name, _ in kind.room)
     place = "a place for that, but not" if kind.profiles else "not"
     return f"{have(len(rooms), 'node')} {place} {without}"
-
-
-def _cannot_be_cut(kind: Kind, silent: int, stuck: int) -> str:
-    """Return why none of the boards that make the slices can be cut now; what is free on them does not suffice."""
-    free = "none is free" if len(kind.profiles) == 1 else "not enough are free"
-    causes = []
-    if silent:
-        wait = "waits" if silent == 1 else "wait"
-        causes.append(f"{number_of(silent, 'board')} {wait} for an agent that does not carry out its order")
-    if stuck:
-        off = "MIG mode is off, slices of another mode are there, or it has a fault"
-        causes.append(f"{number_of(stuck, 'board')} cannot be cut now ({off})")
-    return f"{free}, and {' and '.join(causes)}"
 
 
 def _more(state: State, profile: str, packing: Packing) -> int:

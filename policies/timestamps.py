@@ -1,8 +1,11 @@
 """Times as the API writes them."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
+
+LAST: Final = 253_402_300_799  # seconds since the epoch, at the end of the year 9999
 
 
 class TimestampError(msgspec.ValidationError):
@@ -18,5 +21,5 @@ def epoch(timestamp: str | None) -> int:
 
 
 def timestamp(seconds: float) -> str:
-    """Return seconds since the epoch as the API writes time: whole seconds, RFC 3339."""
+    """Return seconds since the epoch as the API writes time: whole seconds, RFC 3339. Up to LAST."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

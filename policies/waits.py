@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from policies import names, reasons
+from policies.annotations import Placement
 from policies.decision import Waiting
 from policies.guests import Guest, Kind
+from policies.hindrances import silence
 from policies.nodesets import set_of
 from policies.plan import Plan
 from policies.promise import Claim, Role
@@ -40,6 +42,7 @@ class Waits:
     _passed: int = 0
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
     _refusals: reasons.Refusals | None = None
+    _placements: Mapping[str, tuple[tuple[int, Placement], ...]] | None = None
 
     def tell(self) -> Iterator[Waiting]:
         """Yield why pods wait, in the order of the queue."""
@@ -108,6 +111,10 @@ class Waits:
             return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
         if guest.key in self.behind:
             return names.BEING_CUT, needs + f"node {node.name} has that, and is cut for others first"
+        if node.silent:
+            return names.BEING_CUT, needs + silence([node])
+        if node.in_flight and self._is_cut_for_later(guest):
+            return names.BEING_CUT, needs + f"node {node.name} is cut for it when it has carried out an order"
         if node.in_flight or node.name in self.ordered:
             return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
         if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
@@ -120,3 +127,11 @@ class Waits:
                 needs + f"node {node.name} has it when its agent reports that its last holder has ended",
             )
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+
+    def _is_cut_for_later(self, guest: Guest) -> bool:
+        """Return whether what a pod has been given neither exists nor is on its way."""
+        if self._placements is None:
+            self._placements = self.plan.placements()
+        faces = {plot.index: plot.face for plot in self.plan.seating.sites[guest.home.site].plots}
+        slots = {index: face.open + face.free for index, face in faces.items()}
+        return any(placement not in slots[index] for index, placement in self._placements[guest.key])

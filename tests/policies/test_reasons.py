@@ -11,26 +11,32 @@ from policies.governing import view_quota
 from policies.model import ElasticQuota
 from policies.settle import settle
 from tests.builders import A30, A100, make_pod
-from tests.policies.cluster import begin, bound, cluster, gated, node, node_of, released, used, with_node
+from tests.policies.cluster import begin, bound, cluster, free, gated, node, node_of, released, used, with_node
 
 
 def messages(decision):
     return {waiting.pod: waiting.message for waiting in decision.waiting}
 
 
-MIG_OFF = write_inventory(
-    BoardInventory(
-        index=index,
-        uuid=f"GPU-{index}",
-        model=A100,
-        memory_mib=40536,
-        profiles=by_product(A100).profiles,
-        mig_capable=True,
-        mig=False,
-        switch="admin",
+ON = "MIG mode is on; for MPS run nvidia-smi -i 0 -mig 0"
+
+
+def report(*boards, mig=True, fault=None):
+    """Return what an agent reports of boards of these indices."""
+    return write_inventory(
+        BoardInventory(
+            index=index,
+            uuid=f"GPU-{index}",
+            model=A100,
+            memory_mib=40536,
+            profiles=by_product(A100).profiles,
+            mig_capable=True,
+            mig=mig,
+            switch="admin",
+            fault=fault,
+        )
+        for index in boards
     )
-    for index in range(2)
-)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +186,64 @@ MIG_OFF = write_inventory(
             id="foreign-slices-in-use",
         ),
         pytest.param(
-            [node(count=2, annotations=MIG_OFF)],
+            [node(count=2, annotations=report(0, 1, mig=False))],
             [],
             gated("ml/w", "1g.5gb"),
-            ("NoSliceFits", "needs 1g.5gb; none is free, and 2 boards cannot be cut now (MIG mode is off, slices of another "
-             "mode are there, or it has a fault)"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 2 boards cannot be cut now (node n1: MIG mode is off)"),
             id="cannot-be-cut",
+        ),
+        pytest.param(
+            [node("n1", mode="mps", annotations=report(0, fault=ON)), node("n2", mode="mps", annotations=report(0, fault=ON))],
+            [],
+            gated("ml/w", "10gb"),
+            ("NoSliceFits", "needs 10gb; none is free, and 2 boards cannot be cut now (2 nodes, n1 first: MIG mode is on; for MPS "
+             "run nvidia-smi -i 0 -mig 0)"),
+            id="the-agent-says-what-a-person-must-do",
+        ),
+        pytest.param(
+            [
+                node("n1", annotations=report(0, fault="GPU is lost")),
+                node("n2", placements={"0": [used("10gb")]}),
+                node("n3", annotations=report(0, 1, mig=False)),
+                node("n4", placements={"0": [used("5g.25gb", 0)]}),
+            ],
+            [bound("x/a", "n2", "10gb")],
+            gated("ml/w", "1g.5gb", count=2),
+            ("NoSliceFits", "needs 2 x 1g.5gb on one node; not enough are free, and 5 boards cannot be cut now (node n3: MIG mode "
+             "is off; node n1: GPU is lost; 2 boards for other reasons)"),
+            id="the-most-frequent-first",
+        ),
+        pytest.param(
+            [node("n2", placements={"0": [used("10gb")]})],
+            [bound("x/a", "n2", "10gb")],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 1 board cannot be cut now (node n2: slices of another mode are left on "
+             "it)"),
+            id="another-mode",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("5g.25gb", 0)]})],
+            [],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 1 board cannot be cut now (node n1: annotation "
+             "nos.nebuly.com/status-placements: board 0: 5g.25gb at 0: NVIDIA-A100-SXM4-40GB has no such profile)"),
+            id="no-gb-are-counted-of-a-board-with-an-unknown-profile",
+        ),
+        pytest.param(
+            [node(mode="mps", placements={"0": [used("10gb"), used("40gb")]})],
+            [],
+            gated("ml/w", "5gb"),
+            ("NoSliceFits", "needs 5gb; none is free, and 1 board cannot be cut now (node n1: annotation "
+             "nos.nebuly.com/status-placements: board 0: its slices have 50 GB, more than the board's 40)"),
+            id="no-board-has-less-than-nothing-free",
+        ),
+        pytest.param(
+            [node(placements={"0": [used("4g.20gb", 0)]})],
+            [bound(f"x/{name}", "n1", "4g.20gb") for name in "abc"],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 1 board cannot be cut now (node n1: pods bound to it need 3 x 4g.20gb, of "
+             "which its boards hold 1)"),
+            id="more-pods-than-there-can-be",
         ),
     ],
 )  # fmt: skip
@@ -210,7 +268,7 @@ def test_that_boards_are_given_to_others_first_is_said():
         pytest.param(1060.0, "no board has 5 GB free (the freest of 1 has 0 GB)", id="it is being cut"),
         pytest.param(
             1061.0,
-            "none is free, and 1 board waits for an agent that does not carry out its order",
+            "none is free, and the agent of node n1 has not answered an order of 1970-01-01T00:16:40Z",
             id="nothing is done",
         ),
     ],
@@ -222,6 +280,56 @@ def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken(now, wh
     }
     view = cluster([node(annotations=order)], [released("ml/a", "7g.40gb"), gated("ml/b", "1g.5gb")], now=now)
     assert messages(settle(view))["ml/b"] == f"needs 1g.5gb; {why}"
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        pytest.param("1000000", " of 1970-01-01T00:16:40Z", id="of-long-ago"),
+        pytest.param("253402300799000", " of 9999-12-31T23:59:59Z", id="last-time-that-can-be-written"),
+        pytest.param("999999999999999", "", id="no-time"),
+        pytest.param("somebody's", "", id="no-number"),
+    ],
+)
+def test_agents_that_do_not_answer_are_named(plan, said):
+    """Boards are counted only where they can be told of by themselves: what keeps these is one agent each."""
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "7g.40gb", "start": 0}]}',
+        "nos.nebuly.com/spec-partitioning-plan": plan,
+    }
+    silent = [node(name, count=2, annotations=order) for name in ("n1", "n2", "n3")]
+    off = node("n4", annotations=report(0, mig=False))
+    view = cluster([*silent, off], [gated("ml/w", "1g.5gb")], now=1_772_442_000.0)
+    assert messages(settle(view))["ml/w"] == (
+        f"needs 1g.5gb; none is free, and the agent of node n1 has not answered an order{said}, nor have those of 2 other nodes"
+        ", and 1 board cannot be cut now (node n4: MIG mode is off)"
+    )
+
+
+def test_an_agent_that_does_not_answer_is_named_to_pods_that_have_a_place_on_its_node():
+    """What the order would destroy is not given away; which of the two slices that is the scheduler does not ask."""
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "2g.10gb", "start": 0}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
+    }
+    one = node(placements={"0": [free("2g.10gb", 0), free("2g.10gb", 2)]}, annotations=order)
+    decision = settle(cluster([one], [gated("ml/w", "2g.10gb")], now=1061.0))
+    assert decision.ungate == ()
+    assert messages(decision) == {
+        "ml/w": "needs 2g.10gb; the agent of node n1 has not answered an order of 1970-01-01T00:16:40Z"
+    }
+
+
+def test_an_order_for_others_is_told_from_the_cut_for_the_pod():
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "3g.20gb", "start": 4}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
+    }
+    view = cluster([node(annotations=order)], [gated("ml/a", "3g.20gb"), gated("ml/b", "4g.20gb")], now=1001.0)
+    assert messages(settle(view)) == {
+        "ml/a": "needs 3g.20gb; node n1 is being cut for it",
+        "ml/b": "needs 4g.20gb; node n1 is cut for it when it has carried out an order",
+    }
 
 
 def test_a_pod_without_slices_is_told_too_by_what_nodes_are_closed():
