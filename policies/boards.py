@@ -13,7 +13,7 @@ import msgspec
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, read_counts, read_inventory, read_status
 from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
-from policies.doubts import inventory_doubts, status_doubts
+from policies.doubts import counts_doubts, inventory_doubts, status_doubts
 
 _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
@@ -57,8 +57,10 @@ def read_boards(
     counts = {} if placed is not None else read_counts(annotations, faults)
     kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
     models = {board.index: board.model for board in kinds}
+    counted = {index: _pairs(count, models.get(index)) for index, count in counts.items()}
     there = {index: _named(slices, models.get(index)) for index, slices in (placed or {}).items()}
     doubts = inventory_doubts(inventory or ()) + status_doubts(there, models)
+    doubts += counts_doubts(counted, models, {board.index: board.mode for board in kinds})
     faults += [what for _, what in doubts]
     doubtful = dict(reversed(doubts))
     return tuple(
@@ -66,19 +68,17 @@ def read_boards(
             board,
             fault=board.fault or doubtful.get(board.index, ""),
             slices=tuple(sorted(there.get(board.index, ()), key=_by_start)),
-            counted=tuple(
-                (board.model.known_as(profile), used)
-                for used, profiles in sorted(counts.get(board.index, {}).items(), reverse=True)
-                for profile, count in sorted(profiles.items())
-                for _ in range(count)
-            ),
+            counted=counted.get(board.index, ()),
         )
         for board in kinds
     )
 
 
 def inventory_model(entry: BoardInventory) -> BoardModel:
-    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's."""
+    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's.
+
+    A profile without a start is left out: nothing of it can be made.
+    """
     known = by_product(entry.model)
     largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
     model = BoardModel(
@@ -87,7 +87,7 @@ def inventory_model(entry: BoardInventory) -> BoardModel:
         nominal_gb=nominal_gb(entry.model, entry.memory_mib),
         compute=entry.compute_slices or (largest.compute if largest else 0),
         memory_units=entry.memory_units or (largest.memory_units if largest else 0),
-        profiles=tuple(sorted(map(_with_max, entry.profiles), key=size_order)),
+        profiles=tuple(sorted((_with_max(one) for one in entry.profiles if one.starts), key=size_order)),
         max_clients=known.max_clients if known else 48,
     )
     return _once(model)
@@ -141,6 +141,16 @@ def _from_labels(labels: Mapping[str, str], mode: str, faults: list[str]) -> lis
         Board(index=index, uuid="", model=model, mode=mode, fault=_SHARED if mode == names.TIMESLICING else "")
         for index in range(int(count))
     ]
+
+
+def _pairs(counts: Mapping[bool, Mapping[str, int]], model: BoardModel | None) -> tuple[tuple[str, bool], ...]:
+    """Return slices of which only the counts are known, by the names that their board has for them."""
+    return tuple(
+        (model.known_as(profile) if model else profile, used)
+        for used, profiles in sorted(counts.items(), reverse=True)
+        for profile, count in sorted(profiles.items())
+        for _ in range(count)
+    )
 
 
 def _named(slices: tuple[PlacedSlice, ...], model: BoardModel | None) -> tuple[PlacedSlice, ...]:

@@ -13,7 +13,7 @@ from policies.annotations import BoardInventory, PlacedSlice
 from policies.catalogue import BoardModel
 from policies.faults import fault
 from policies.geometry import geometry_of
-from policies.placement import bin_gb
+from policies.placement import bin_gb, lay_out
 
 _INVENTORY: Final = f"annotation {names.INVENTORY}"
 _STATUS: Final = f"annotation {names.STATUS_PLACEMENTS}"
@@ -51,6 +51,22 @@ def status_doubts(placed: Mapping[int, Sequence[PlacedSlice]], models: Mapping[i
         path = f"{_STATUS}: board {index}"
         doubts += [(index, f"{path}: {what}") for what in _mig_doubts(slices, models[index])]
         doubts += [(index, f"{path}: {what}") for what in _mps_doubts(slices, models[index])]
+    return doubts
+
+
+def counts_doubts(
+    counted: Mapping[int, tuple[tuple[str, bool], ...]], models: Mapping[int, BoardModel], modes: Mapping[int, str]
+) -> Doubts:
+    """Return what cannot be true of slices of which only the counts are known: (profile, used) pairs by board."""
+    doubts: Doubts = []
+    for index, pairs in counted.items():
+        path = f"annotations {names.STATUS_GPU}{index}-..."
+        if pairs and index not in models:
+            doubts.append((index, f"{path}: the node has no such board"))
+        elif pairs and lay_out(models[index], modes[index], pairs) is None:
+            many = Counter(profile for profile, _ in pairs)
+            told = " and ".join(f"{count} x {profile}" for profile, count in sorted(many.items()))
+            doubts.append((index, f"{path}: no layout of the board has {told}"))
     return doubts
 
 

@@ -46,7 +46,7 @@ def occupied(node: NodeView, need: Counter[str]) -> NodeView:
     """Return the node with every slice at its place, where only counts or bound pods tell of it.
 
     Counts are laid out by the planner's rule. Bound pods that need more slices than exist (no agent has reported) are
-    given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut.
+    given used ones by the same rule. What cannot be laid out is left as it is: its board is not cut (`doubts.counts_doubts`).
     """
     laid_out = tuple(_laid_out(board) if board.counted else board for board in node.boards)
     missing = need - tally(laid_out).exist
@@ -128,7 +128,6 @@ def _laid_out(board: Board) -> Board:
     placed = lay_out(board.model, board.mode, board.counted)
     if placed is None:
         placed = tuple(PlacedSlice(profile=profile, used=used) for profile, used in board.counted)
-        board = replace(board, fault="no layout has as many slices as its annotations count")
     return replace(board, slices=placed, counted=())
 
 

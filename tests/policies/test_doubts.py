@@ -15,6 +15,7 @@ BOARD = BoardInventory(
     index=0, uuid="GPU-0", model=A100, memory_mib=MODEL.memory_mib, profiles=MODEL.profiles, mig=True, memory_units=8
 )
 SMALL, *_, LARGEST = MODEL.profiles
+COUNTS = "annotations nos.nebuly.com/status-gpu-"
 INVENTORY, STATUS = "annotation nos.nebuly.com/gpu-inventory", "annotation nos.nebuly.com/status-placements"
 
 
@@ -22,8 +23,8 @@ def free(profile, start):
     return {"profile": profile, "start": start, "used": False}
 
 
-def seen(*inventory, placements=None):
-    return view_node(make_node("n1", annotations=write_inventory(inventory), placements=placements))
+def seen(*inventory, placements=None, notes=None):
+    return view_node(make_node("n1", annotations=write_inventory(inventory) | (notes or {}), placements=placements))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,36 @@ def test_slices_of_a_board_that_is_not_there_are_told_of():
     found = seen(BOARD, placements={"0": [], "99": [free("1g.5gb", 6)]})
     assert found.faults == (f"{STATUS}: board: 99: the node has no such board",)
     assert found.boards[0].cuttable
+
+
+@pytest.mark.parametrize(
+    ("counts", "faults"),
+    [
+        pytest.param(
+            {"0-7g.40gb-used": "2"}, (f"{COUNTS}0-...: no layout of the board has 2 x 7g.40gb",), id="too-many"
+        ),
+        pytest.param(
+            {"0-4g.20gb-used": "1", "0-4g.20gb-free": "1", "0-1g.5gb-free": "1"},
+            (f"{COUNTS}0-...: no layout of the board has 1 x 1g.5gb and 2 x 4g.20gb",),
+            id="used-and-free",
+        ),
+        pytest.param(
+            {"0-10gb-used": "1"}, (f"{COUNTS}0-...: no layout of the board has 1 x 10gb",), id="of-another-mode"
+        ),
+        pytest.param({"7-1g.5gb-used": "1"}, (f"{COUNTS}7-...: the node has no such board",), id="no-board"),
+        pytest.param({"7-1g.5gb-used": "0", "0-1g.5gb-used": "7"}, (), id="none-there-and-as-many-as-can-be"),
+    ],
+)
+def test_counts_that_cannot_be_are_told_of_and_their_board_is_not_cut(counts, faults):
+    found = seen(BOARD, notes={f"nos.nebuly.com/status-gpu-{key}": count for key, count in counts.items()})
+    assert found.faults == faults
+    assert found.boards[0].cuttable is not any(f"{COUNTS}0" in fault for fault in faults)
+
+
+def test_more_slices_than_a_board_has_clients_are_told_of():
+    large = replace(BOARD, model="NVIDIA-A100-SXM4-80GB", memory_mib=81920, mode="mps")
+    found = seen(large, placements={"0": [{"profile": "1gb", "used": False}] * 49})
+    assert found.faults == (f"{STATUS}: board 0: 49 slices are more than the 48 clients that a board serves",)
 
 
 def test_one_order_does_not_serve_two_boards_of_one_index():

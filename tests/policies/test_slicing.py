@@ -1,8 +1,11 @@
 """From wishes to slices, on boards whose profiles are those of NVIDIA's documents. Figures by design 3.3 and hand."""
 
 import pytest
+from msgspec.structs import replace
 
 from policies import names
+from policies.annotations import BoardInventory, write_inventory
+from policies.catalogue import by_product
 from policies.constraints import constraints_of
 from policies.inventory import Inventory
 from policies.requests import read_requests
@@ -136,6 +139,18 @@ def test_where_no_other_mode_serves_the_reason_of_the_barred_one_is_told_too():
         "uid",
         "metadata.annotations[nos.nebuly.com/gpu-memory]: 30GB: no board serves it by mig; NVIDIA-A30 makes 1g.6gb, 2g.12gb, 4g.24gb; "
         "NVIDIA-A100-SXM4-40GB makes 1gb to 40gb by MPS",
+    )
+
+
+def test_a_profile_that_has_no_start_is_made_by_no_board():
+    small, *others = by_product(A100).profiles
+    board = BoardInventory(
+        index=0, uuid="GPU-0", model=A100, memory_mib=40536, profiles=(replace(small, starts=()), *others), mig=True
+    )
+    node = make_node(annotations=write_inventory([board]))
+    assert slicing(make_pod(limits={"nvidia.com/mig-1g.5gb": "1"}), node).faults == (
+        "spec.containers[0].resources.limits[nvidia.com/mig-1g.5gb]: 1: no board makes 1g.5gb; "
+        "NVIDIA-A100-SXM4-40GB makes 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb",
     )
 
 
