@@ -100,11 +100,13 @@ def take_back(node: NodeView, now: float) -> Layout | None:
 
     An agent that wakes up finds this one: so what is free can be given away meanwhile.
     """
+    if not node.overdue(now):
+        return None
     threatened = any(
         Counter(item.placement for item in board.slices if not item.withdrawn) - Counter(node.target(board))
         for board in node.boards
     )
-    return _keep(node) if threatened and node.overdue(now) else None
+    return _keep(node) if threatened else None
 
 
 def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[PodView]) -> Layout | None:
