@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from policies.annotations import BoardInventory, Placement
-from policies.placement import resource_of
+from policies.placement import resource_of, size_of
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +56,15 @@ def device_id(board: str, item: Slice) -> str:
     return f"{board}/{item.profile}/{item.ordinal if item.start is None else item.start}"
 
 
+def read_device_id(device: str) -> tuple[str, Slice]:
+    """Return board and slice of a `device_id`; only a MIG profile has compute slices. Raises InvalidArgument."""
+    match device.split("/"):
+        case board, profile, number if board and profile and number.isdecimal():
+            _, compute = size_of(profile)
+            return board, Slice(profile, int(number)) if compute else Slice(profile, ordinal=int(number))
+    raise InvalidArgument(f"{device!r} is no device of ours: <UUID of the board>/<profile>/<start or ordinal>")
+
+
 class GpuDriver(Protocol):
     """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
 
@@ -84,6 +93,10 @@ class GpuDriver(Protocol):
 
     def enable_mig(self, board: str) -> None:
         """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
+        ...
+
+    def device_uuid(self, board: str, item: Slice) -> str:
+        """Return the UUID by which a container gets a slice: the MIG device's, else the board's. Any thread may ask."""
         ...
 
 

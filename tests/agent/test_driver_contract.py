@@ -266,3 +266,19 @@ def test_one_boards_failure_is_not_anothers(make):
     node.instead = {}
     driver.create(OTHER, Slice("3g.20gb", 4))
     assert (driver.slices(GPU), driver.slices(OTHER)) == ((Slice("3g.20gb", 0),), (Slice("3g.20gb", 4),))
+
+
+def test_a_slice_is_named_by_what_it_is_and_only_while_it_exists(make):
+    driver = make(Slice("1g.5gb", 0), Slice("1g.5gb", 6))
+    first, last = (driver.device_uuid(GPU, Slice("1g.5gb", start)) for start in (0, 6))
+    assert first.startswith("MIG-")
+    assert first != last
+    driver.destroy(GPU, Slice("1g.5gb", 0))
+    assert driver.device_uuid(GPU, Slice("1g.5gb", 6)) == last, "never by position (P14)"
+    with pytest.raises(InvalidArgument):
+        driver.device_uuid(GPU, Slice("1g.5gb", 0))
+
+
+def test_an_mps_slice_is_named_by_its_board(make):
+    driver = make(Slice("10gb"), mig=False)
+    assert driver.device_uuid(GPU, Slice("10gb")) == GPU

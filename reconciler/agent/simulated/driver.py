@@ -1,6 +1,7 @@
 """A GPU driver in memory: NVML's rules and errors, and those of a control daemon's MPS slices."""
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -119,6 +120,12 @@ class SimulatedDriver:
             raise InUse(f"GPU {entry.index} is in use by another client")
         self._work(ENABLE_MIG, board, None)
         self._boards[board] = msgspec.structs.replace(entry, mig=True)
+
+    def device_uuid(self, board: str, item: Slice) -> str:
+        """Return a UUID that goes by board and placement; of a MIG slice made again a real one differs. Raises InvalidArgument."""
+        if not self._of(board).get(item):
+            raise InvalidArgument(f"there is no {item}")
+        return board if item.start is None else f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, device_id(board, item))}"
 
     def fail(self, board: str, fault: str | None) -> None:
         """Let a board become unable to serve (an XID error, a dead daemon), or recover: None."""
