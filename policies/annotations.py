@@ -31,6 +31,8 @@ class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         used: held by a bound pod that has not ended.
         withdrawn: no longer announced, about to be destroyed once the leader allows it (docs/adr/0003).
         pod: namespace/name of the holder, where the agent knows it.
+        stale: uid of the holder, if the slice was made anew under it: what its containers were told of is not there any
+            more, so it has to go (docs/adr/0023).
     """
 
     profile: str
@@ -38,6 +40,7 @@ class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     start: Start | None = None
     withdrawn: bool = False
     pod: str | None = None
+    stale: str | None = None
 
     @property
     def placement(self) -> Placement:

@@ -25,10 +25,12 @@ from reconciler.agent.apply import (
     mode_fault,
     next_steps,
 )
-from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id
+from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id, read_device_id
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletError
 from reconciler.agent.node import NodeState
 from reconciler.agent.report import Patch, Verdict, report, report_no_boards, report_verdict
+from reconciler.agent.restore import missing
+from reconciler.agent.tenants import Tenants
 
 ROUNDS: Final = 3  # MIG mode, then slices, then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
@@ -64,12 +66,14 @@ class _Failure(msgspec.Struct, frozen=True):
 class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
-    Between passes it remembers only how to pace itself.
+    Between passes it remembers only how to pace itself. `tenants` looks after the pods that hold slices, where what they
+    were told can grow old.
     """
 
-    def __init__(self, driver: GpuDriver, kubelet: Kubelet) -> None:
+    def __init__(self, driver: GpuDriver, kubelet: Kubelet, tenants: Tenants | None = None) -> None:
         self._driver = driver
         self._kubelet = kubelet
+        self._tenants = tenants
         self._failures: dict[str, _Failure] = {}
         self._disagrees_since: float | None = None
 
@@ -105,6 +109,7 @@ class NodeAgent:
             devices=devices,
             listed=listed,
             allocated=allocated,
+            stale=self._tenants.look(allocated, boards.values()) if self._tenants else {},
             plan=plan,
             verdict=verdict,
             now=now,
@@ -144,7 +149,7 @@ class NodeAgent:
         listed = self._kubelet.allocatable()
         boards = {}
         for entry in self._driver.boards():
-            fault = entry.fault
+            fault, reported = entry.fault, node.reported_of(entry.uuid)
             try:
                 slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
             except DriverError as error:
@@ -161,7 +166,8 @@ class NodeAgent:
                 orphans=orphans,
                 used=_of_board(entry, slices, allocated),
                 listed=_of_board(entry, slices, listed),
-                withdrawn=tuple(item.placement for item in node.reported.get(entry.index, ()) if item.withdrawn),
+                withdrawn=tuple(item.placement for item in reported if item.withdrawn),
+                missing=missing(entry, mode, slices, _held(entry, allocated), reported),
             )
         return boards
 
@@ -235,6 +241,11 @@ def _healthy(devices: Devices) -> frozenset[str]:
 
 def _of_board(board: BoardInventory, slices: Iterable[Slice], devices: Container[str]) -> frozenset[Slice]:
     return frozenset(item for item in slices if device_id(board.uuid, item) in devices)
+
+
+def _held(board: BoardInventory, allocated: Iterable[str]) -> frozenset[Slice]:
+    """Return the slices of a board that pods hold, whether they exist or not."""
+    return frozenset(read_device_id(device)[1] for device in allocated if device.startswith(f"{board.uuid}/"))
 
 
 def _log_refusals(node: NodeState, steps: Mapping[int, Step]) -> None:

@@ -16,7 +16,7 @@ from policies.annotations import BoardInventory, Placement
 from policies.boards import inventory_model
 from reconciler.agent.driver import GpuDriver, Slice, order_key
 from reconciler.agent.node import Order
-from reconciler.agent.rules import layout_fault
+from reconciler.agent.rules import layout_fault, numbered
 
 
 class BoardState(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         used: slices that pods hold, by the kubelet.
         listed: slices that the kubelet may give to pods now, or has given.
         withdrawn: what we have told the leader is withdrawn.
+        missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
     """
 
     inventory: BoardInventory
@@ -41,6 +42,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     used: frozenset[Slice] = frozenset()
     listed: frozenset[Slice] = frozenset()
     withdrawn: tuple[Placement, ...] = ()
+    missing: tuple[Slice, ...] = ()
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -123,6 +125,8 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
         return Refuse(board.inventory.fault) if layouts else KEEP
     if board.mode == names.MIG and not (board.inventory.mig or board.slices):
         return EnableMig()
+    if board.missing:
+        return Recut(destroy=board.orphans, create=board.missing)
     if order is None or layouts is None:
         return Recut(destroy=board.orphans) if board.orphans else KEEP
     target, basis = layouts
@@ -138,7 +142,7 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
         return Refuse("the cut was allowed before all that it destroys had been reported as withdrawn")
     if not board.listed.isdisjoint(doomed):
         return Withdraw(doomed)
-    recut = Recut(destroy=board.orphans + doomed, create=_new(want - have, board))
+    recut = Recut(destroy=board.orphans + doomed, create=numbered(want - have, board.slices))
     return recut if recut.destroy or recut.create else KEEP
 
 
@@ -167,18 +171,6 @@ def _least_worth_keeping(surplus: Counter[Placement], board: BoardState) -> tupl
         for item in [item for item in by_worth if item.placement == placement][:count]
     ]
     return tuple(sorted(chosen, key=order_key))
-
-
-def _new(missing: Counter[Placement], board: BoardState) -> tuple[Slice, ...]:
-    """Return slices to make, in the order of their starts; of MPS slices those with the first ordinals that are free."""
-    taken, made = set(board.slices), list[Slice]()
-    for placement in missing.elements():
-        ordinal = 0
-        while (item := Slice(placement.profile, placement.start, ordinal)) in taken and placement.start is None:
-            ordinal += 1
-        taken.add(item)
-        made.append(item)
-    return tuple(sorted(made, key=order_key))
 
 
 def _count(slices: Iterable[Slice]) -> Counter[Placement]:

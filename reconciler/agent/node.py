@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import Layouts, Placed, Placement, read_layouts, read_status
+from policies.annotations import Layouts, Placed, PlacedSlice, Placement, read_inventory, read_layouts, read_status
 from policies.model import Condition, Node
 from policies.needs import is_slice
 from policies.quantity import Quantity
@@ -53,7 +53,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
         capacity: slice resources, as they stand in its status.
         allocatable: likewise.
         condition: the condition that we wrote last; None if there is none.
-        reported: the slices that we reported last, by board.
+        boards: index -> UUID of the boards, as we reported them last; a reboot may give boards other indices.
+        reported: the slices that we reported last, by those indices.
         order: what is to be done; None if there is nothing.
         faults: what could not be understood of our annotations and labels.
     """
@@ -66,6 +67,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
     condition: Condition | None = None
+    boards: Mapping[int, str] = {}
     reported: Placed = {}
     order: Order | None = None
     faults: tuple[str, ...] = ()
@@ -74,6 +76,12 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     def hardware(self) -> tuple[str | None, ...]:
         """Return what its labels say of its boards."""
         return tuple(self.labels.get(label) for label in _HARDWARE)
+
+    def reported_of(self, board: str) -> tuple[PlacedSlice, ...]:
+        """Return the slices that we reported last of the board of this UUID."""
+        return tuple(
+            item for index, uuid in self.boards.items() if uuid == board for item in self.reported.get(index, ())
+        )
 
 
 def read_node(raw: bytes) -> NodeState:
@@ -96,6 +104,7 @@ def read_node(raw: bytes) -> NodeState:
         condition=next(
             (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
         ),
+        boards={board.index: board.uuid for board in read_inventory(annotations, faults) or ()},
         reported=read_status(annotations, faults) or {},
         order=_order(annotations, faults),
         faults=tuple(faults),

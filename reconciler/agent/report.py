@@ -46,6 +46,7 @@ def report(
     devices: Devices,
     listed: frozenset[str],
     allocated: Mapping[str, Holder],
+    stale: Mapping[str, str],
     plan: str,
     verdict: Verdict,
     now: float,
@@ -58,12 +59,13 @@ def report(
         devices: what is announced.
         listed: device ids that the kubelet may give to pods.
         allocated: device id -> holder.
+        stale: device id -> uid of the holder, if that was told of a device which is not there any more.
         plan: id of the last plan that has been dealt with; "" if there was none.
         verdict: its condition.
         now: seconds since the epoch.
     """
     boards = tuple(boards)
-    placed = {board.inventory.index: _placed(board, listed, allocated) for board in boards}
+    placed = {board.inventory.index: _placed(board, listed, allocated, stale) for board in boards}
     written = write_inventory(board.inventory for board in boards) | write_status(placed, plan)
     wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
     if not plan:
@@ -96,7 +98,9 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
     return _patch(node, unknown, {"conditions": conditions} if conditions else {})
 
 
-def _placed(board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder]) -> tuple[PlacedSlice, ...]:
+def _placed(
+    board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
+) -> tuple[PlacedSlice, ...]:
     placed = []
     for item in sorted(board.slices, key=order_key):
         device = device_id(board.inventory.uuid, item)
@@ -107,6 +111,7 @@ def _placed(board: BoardState, listed: frozenset[str], allocated: Mapping[str, H
                 used=device in allocated,
                 withdrawn=device not in allocated and device not in listed,
                 pod=allocated.get(device),
+                stale=stale.get(device),
             )
         )
     return tuple(placed)

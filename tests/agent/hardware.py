@@ -7,9 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pynvml
 
 from reconciler.agent.bins import Bins
+from reconciler.agent.driver import Slice
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.simulated.driver import (
     CREATE_BIN,
@@ -49,6 +51,13 @@ class SimulatedHardware:
         """Return the driver of an agent that starts now."""
         return self._driver
 
+    def reboot(self, *, mode=False):
+        """Lose all instances, and MIG mode where it does not outlive a reboot (Hopper and later)."""
+        for board, present in self._driver._on.items():
+            self._driver._on[board] = {item: whole for item, whole in present.items() if item.start is None}
+            if mode:
+                self._driver._boards[board] = msgspec.structs.replace(self._driver._boards[board], mig=False)
+
 
 class NvmlHardware:
     """Boards behind NVML: each agent that starts has a driver of its own."""
@@ -80,6 +89,14 @@ class NvmlHardware:
 
     def bins(self):
         return Bins(self._directory / "bins.json")
+
+    def reboot(self, *, mode=False):
+        self.machine.reboot()
+        if mode:
+            pynvml.nvmlInit()
+            for uuid in self.machine.uuids:
+                pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), 0)
+            pynvml.nvmlShutdown()
 
     def driver(self):
         return _Watched(self._world, self.machine, _Bins(self._directory / "bins.json"))
@@ -133,9 +150,10 @@ class _Watched(NvmlDriver):
     def destroy(self, board, item):
         self._machine.mend()
         ids = {profile.name: profile.id for entry in self.boards() if entry.uuid == board for profile in entry.profiles}
+        whole = super().slices(board)
         for (identifier, start), number in self._machine.numbers(board).items():
             name = next(name for name, one in ids.items() if one == identifier)
-            if self._world.holds(f"{board}/{name}/{start}"):
+            if Slice(name, start) in whole and self._world.holds(f"{board}/{name}/{start}"):
                 self._machine.hold(board, number, 4711)
         self._ask(super().destroy, board, item)
 
