@@ -1,7 +1,8 @@
-"""Run node agents: `python -m reconciler.agent --simulated` serves all simulated nodes from one process."""
+"""Run a node agent: `python -m reconciler.agent --node-name n1` serves this machine; `--simulated` all simulated nodes."""
 
 import signal
 import threading
+from pathlib import Path
 
 import click
 import structlog
@@ -18,20 +19,39 @@ from reconciler.health import serve
 
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
+@click.option("--node-name", default="", help="Of the node that this machine is; in a pod by the downward API.")
+@click.option(
+    "--kubelet-directory",
+    default="/var/lib/kubelet",
+    type=click.Path(path_type=Path),
+    help="With device-plugins and pod-resources in it.",
+)
+@click.option("--device-ids", default="env", type=click.Choice(["env"]), help="How containers are told their devices.")
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
-@click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of the nodes to serve.")
-@click.option("--workers", default=4, type=click.IntRange(1, 64), help="Nodes worked on at a time.")
+@click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of simulated nodes.")
+@click.option("--workers", default=4, type=click.IntRange(1, 64), help="Simulated nodes worked on at a time.")
 @click.option("--kubeconfig", help="Default: $KUBECONFIG, ~/.kube/config, or the pod's service account.")
 @click.option("--port", default=8081, type=click.IntRange(0, 65535), help="Of /healthz, /readyz and /metrics; 0: any.")
-def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconfig: str | None, port: int) -> None:
+def main(
+    *,
+    node_name: str,
+    kubelet_directory: Path,
+    device_ids: str,
+    simulated: bool,
+    latency: str,
+    selector: str,
+    workers: int,
+    kubeconfig: str | None,
+    port: int,
+) -> None:
     """Cut boards as the reconciler orders, and announce their slices.
 
-    Every option may be given as a variable too, such as APPORTION_WORKERS.
+    Every option may be given as a variable too, such as APPORTION_NODE_NAME.
     """
     logs.configure()
-    if not simulated:
-        raise click.UsageError("this version has no driver for real boards: give --simulated")
+    if simulated is bool(node_name):
+        raise click.UsageError("give --node-name (or APPORTION_NODE_NAME) to serve this machine, or else --simulated")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -40,7 +60,40 @@ def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconf
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     recorder = EventRecorder(client, "apportion-agent")
+    if simulated:
+        _serve_simulated(client, recorder, stop, port, latency=latency, selector=selector, workers=workers)
+    else:
+        _serve_machine(client, stop, port, node=node_name, kubelet=kubelet_directory, device_ids=device_ids)
+    recorder.close()
+    client.close()
+    structlog.get_logger().info("stopped")
 
+
+def _serve_machine(
+    client: Client, stop: threading.Event, port: int, *, node: str, kubelet: Path, device_ids: str
+) -> None:
+    from reconciler.agent.machine import Machine
+
+    machine = Machine(kubelet, device_ids=device_ids)
+    service = Service(client, lambda _node, _pods: machine.agent(), node=node, workers=1)
+    service.start()
+    machine.start(service.resync)
+    with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
+        structlog.get_logger().info("started", server=client.server, port=bound, node=node, device_ids=device_ids)
+        _run(service, stop)
+    machine.close()
+
+
+def _serve_simulated(
+    client: Client,
+    recorder: EventRecorder,
+    stop: threading.Event,
+    port: int,
+    *,
+    latency: str,
+    selector: str,
+    workers: int,
+) -> None:
     def reject(pod: PodView, message: str) -> None:
         ref = ObjectRef(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
         recorder.record(ref, "Warning", names.ADMISSION_ERROR, message)
@@ -54,12 +107,13 @@ def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconf
     service.start()
     with serve(port, service.alive, service.ready) as bound:
         structlog.get_logger().info("started", server=client.server, port=bound, selector=selector, latency=latency)
-        while not stop.wait(RESYNC_S):
-            service.resync()
-        service.stop()
-    recorder.close()
-    client.close()
-    structlog.get_logger().info("stopped")
+        _run(service, stop)
+
+
+def _run(service: Service, stop: threading.Event) -> None:
+    while not stop.wait(RESYNC_S):
+        service.resync()
+    service.stop()
 
 
 if __name__ == "__main__":

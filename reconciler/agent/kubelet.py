@@ -5,7 +5,7 @@ the device of a pod; `preferred` is what a plugin answers when it is asked which
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 Devices = Mapping[str, Mapping[str, bool]]
@@ -35,16 +35,20 @@ class KubeletError(Exception):
     """The kubelet did not answer, or lacks a service that the agent needs; the message says which."""
 
 
-def preferred(available: Collection[str], size: int, held: Collection[str]) -> tuple[str, ...]:
+def preferred(
+    available: Collection[str], size: int, held: Collection[str], must: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return which `size` of the available devices of one resource a pod should get; fewer if there are fewer.
+
+    Those that it must get come first.
 
     The slices of one pod are spread over boards, since two on one board are no more than a larger one. Among boards
     the one with most held devices comes first, so that different pods are packed and whole boards stay free.
     Deterministic.
     """
     packed = Counter(map(_board, held))
-    own: Counter[str] = Counter()
-    left, chosen = set(available), list[str]()
+    chosen = list(must)
+    own, left = Counter(map(_board, must)), set(available).difference(must)
     while left and len(chosen) < size:
         best = min(left, key=lambda device: (own[_board(device)], -packed[_board(device)], device))
         chosen.append(best)

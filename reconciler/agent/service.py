@@ -1,7 +1,8 @@
 """Runs agents: a pass over a node whenever something about it has changed, and whenever a pass asks for another.
 
 One informer of nodes and one of the pods bound to them; a queue of node names, worked off by a few threads, never two
-on one node. On a real node there is one agent; of simulated nodes one process serves all.
+on one node. On a real node there is one agent, which sees that node and its pods only; of simulated nodes one process
+serves all.
 """
 
 import threading
@@ -32,20 +33,19 @@ NodePods = Callable[[], tuple[PodView, ...]]
 MakeAgent = Callable[[NodeState, NodePods], NodeAgent]
 """Makes the agent of a node, which is told how to get the pods that are bound to it."""
 
-_BOUND: Final = "spec.nodeName!="
 _POD: Final = msgspec.json.Decoder(Pod)
 
 _log: Final = structlog.get_logger()
 
 
 class Service:
-    """The agents of all nodes that a selector names. Start it once.
+    """The agents of all nodes that a selector names, or of one node. Start it once.
 
     Args:
         client: of the API server.
         make_agent: called for each node when it is first seen, and again if it is another machine.
         labels: label selector of the nodes.
-        fields: field selector of the nodes, such as `metadata.name=n1`.
+        node: name of the only node to serve; "" for all.
         workers: passes that may go on at a time, each of another node.
         clock: seconds since the epoch.
     """
@@ -56,15 +56,16 @@ class Service:
         make_agent: MakeAgent,
         *,
         labels: str = "",
-        fields: str = "",
+        node: str = "",
         workers: int = 4,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._make_agent = make_agent
         self._clock = clock
-        self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=fields)
-        self._pods = Informer(client, PODS, read_pod, field_selector=_BOUND, indexes={"node": lambda pod: (pod.node,)})
+        name, bound = (f"metadata.name={node}", f"spec.nodeName={node}") if node else ("", "spec.nodeName!=")
+        self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=name)
+        self._pods = Informer(client, PODS, read_pod, field_selector=bound, indexes={"node": lambda pod: (pod.node,)})
         self._queue: WorkQueue[str] = WorkQueue()
         self._agents: dict[str, tuple[object, NodeAgent]] = {}
         self._seen: set[str] = set()
@@ -159,7 +160,13 @@ def read_pod(raw: bytes) -> PodView | None:
     pod = view_pod(_POD.decode(raw))
     if not pod.holds or not pod.slices:
         return None
-    # Only what does not change while it runs, so that its changes of status cause no passes.
+    # Of its status only that it runs, for by then the kubelet has given it its devices: other changes cause no passes.
     return PodView(
-        namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, created=pod.created, slices=pod.slices
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        created=pod.created,
+        slices=pod.slices,
+        running=pod.running,
     )
