@@ -64,6 +64,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
         fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
+        fixed: its layout is a person's, by a file (docs/adr/0024): it is used as it is, and `profiles` are those that it has.
     """
 
     index: Annotated[int, msgspec.Meta(ge=0)]
@@ -78,6 +79,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     compute_slices: Total | None = None
     memory_units: Total | None = None
     fault: str | None = None
+    fixed: bool = False
 
 
 Layouts = Mapping[int, tuple[Placement, ...]]

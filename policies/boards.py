@@ -27,7 +27,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         uuid: NVML's UUID; empty where no agent has reported.
         model: what the board can do.
         mode: `mig`, `mps` or `timeslicing`.
-        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; and no fault reported).
+        cuttable: whether its layout may be changed now (MIG mode on or switchable live, or MPS; neither at fault nor fixed).
         slices: what exists on it, sorted by start.
         counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
     """
@@ -100,7 +100,7 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
 
 
 def _cuttable(entry: BoardInventory, mode: str) -> bool:
-    if entry.fault:
+    if entry.fault or entry.fixed:
         return False
     return mode == names.MPS or (mode == names.MIG and (entry.mig or entry.switch == "live"))
 

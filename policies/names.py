@@ -21,6 +21,12 @@ PRODUCT_LABEL: Final = NVIDIA_PREFIX + "gpu.product"  # GPU feature discovery
 COUNT_LABEL: Final = NVIDIA_PREFIX + "gpu.count"
 MEMORY_LABEL: Final = NVIDIA_PREFIX + "gpu.memory"  # MiB of one board
 REPLICAS_LABEL: Final = NVIDIA_PREFIX + "gpu.replicas"
+# A fixed layout: the ConfigMaps of our namespace with the files that divide a node's boards, and what in them is meant.
+PLUGIN_CONFIGS_LABEL: Final = PREFIX + "device-plugin-configs"
+PLUGIN_CONFIG_LABEL: Final = NVIDIA_PREFIX + "device-plugin.config"  # a key of it
+MIG_PARTED_LABEL: Final = PREFIX + "mig-parted-configs"
+MIG_CONFIG_LABEL: Final = NVIDIA_PREFIX + "mig.config"  # a name in it
+MIG_STATE_LABEL: Final = NVIDIA_PREFIX + "mig.config.state"  # NVIDIA's mig-manager has been at work
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
 SIMULATED_LABEL: Final = "sandbox.apportion/simulated"  # on nodes that the sandbox makes: no hardware, no kubelet
 
@@ -99,6 +105,9 @@ BOARD_FAILED: Final = "BoardFailed"  # False: a board cannot be cut, or an opera
 NO_BOARDS: Final = "NoBoards"  # False: the driver is not there, or the boards are of a model that nobody knows
 NODE_UNREADABLE: Final = "NodeUnreadable"  # False: labels or annotations of ours that cannot be understood
 ADMISSION_ERROR: Final = "UnexpectedAdmissionError"  # the kubelet's own word for a pod whose device is not there
+LAYOUT_INVALID: Final = "FixedLayoutInvalid"  # False: the files that fix the node's layout have faults
+LAYOUT_PENDING: Final = "FixedLayoutPending"  # False: pods hold slices that are not in the fixed layout
+ANOTHER_PLUGIN: Final = "AnotherDevicePlugin"  # False: something else announces GPUs on the node, or cuts them
 KUBELET_DISAGREES: Final = "KubeletDisagrees"  # False: the kubelet does not answer, or not offer what is announced
 FOREIGN_GATE: Final = "HeldByAnotherGate"
 NOS_PRESENT: Final = "NosIsPresent"  # nos itself is in the cluster, so nothing is decided

@@ -184,7 +184,7 @@ def _cannot_be_cut(kind: Kind, busy: int, stuck: int) -> str:
     if busy:
         causes.append(f"{_have(busy, 'board')} an order to carry out first")
     if stuck:
-        off = "MIG mode is off, slices of another mode are there, or it has a fault"
+        off = "MIG mode is off, slices of another mode are there, it has a fault, or its layout is fixed"
         causes.append(f"{_count(stuck, 'board')} cannot be cut now ({off})")
     return f"{free}, and {' and '.join(causes)}"
 

@@ -7,7 +7,7 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -42,6 +42,10 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
         return self.profile if self.start is None else f"{self.profile} at {self.start}"
 
 
+WHOLE: Final = Slice("gpu")
+"""A board that is given as a whole, or in turns, among its slices: its profile is no MIG slice's and no MPS slice's."""
+
+
 def order_key(item: Slice) -> tuple[int, str, int]:
     """Return the key by which the slices of a board are listed: by start, then profile, then ordinal."""
     return -1 if item.start is None else item.start, item.profile, item.ordinal
@@ -56,9 +60,14 @@ def device_id(board: str, item: Slice) -> str:
     return f"{board}/{item.profile}/{item.ordinal if item.start is None else item.start}"
 
 
+def base_id(device: str) -> str:
+    """Return the id of the slice that a device is, or is one replica of: `<id>::<n>` where pods take turns on it."""
+    return device.partition("::")[0]
+
+
 def read_device_id(device: str) -> tuple[str, Slice]:
     """Return board and slice of a `device_id`; only a MIG profile has compute slices. Raises InvalidArgument."""
-    match device.split("/"):
+    match base_id(device).split("/"):
         case board, profile, number if board and profile and number.isdecimal():
             _, compute = size_of(profile)
             return board, Slice(profile, int(number)) if compute else Slice(profile, ordinal=int(number))

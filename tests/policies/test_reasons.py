@@ -184,7 +184,7 @@ MIG_OFF = write_inventory(
             [],
             gated("ml/w", "1g.5gb"),
             ("NoSliceFits", "needs 1g.5gb; none is free, and 2 boards cannot be cut now (MIG mode is off, slices of another "
-             "mode are there, or it has a fault)"),
+             "mode are there, it has a fault, or its layout is fixed)"),
             id="cannot-be-cut",
         ),
     ],

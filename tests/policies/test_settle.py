@@ -154,7 +154,7 @@ def test_a_board_that_cannot_be_switched_now_serves_only_what_it_has():
     assert (released_keys(decision), decision.layouts) == (["ml/a"], ())
     assert messages(decision) == {
         "ml/b": "needs 1g.5gb; none is free, and 1 board cannot be cut now (MIG mode is off, slices of another mode are there, "
-        "or it has a fault)"
+        "it has a fault, or its layout is fixed)"
     }
 
 
