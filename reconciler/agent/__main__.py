@@ -15,6 +15,7 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
+from reconciler.agent.tenants import Tell
 from reconciler.health import serve
 
 
@@ -25,6 +26,12 @@ from reconciler.health import serve
     default="/var/lib/kubelet",
     type=click.Path(path_type=Path),
     help="With device-plugins and pod-resources in it.",
+)
+@click.option(
+    "--state-directory",
+    default="/var/lib/apportion",
+    type=click.Path(path_type=Path),
+    help="Of what must outlive the agent, on the node.",
 )
 @click.option("--device-ids", default="env", type=click.Choice(["env"]), help="How containers are told their devices.")
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
@@ -37,6 +44,7 @@ def main(
     *,
     node_name: str,
     kubelet_directory: Path,
+    state_directory: Path,
     device_ids: str,
     simulated: bool,
     latency: str,
@@ -60,22 +68,40 @@ def main(
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     recorder = EventRecorder(client, "apportion-agent")
+
+    def tell(pod: PodView, reason: str, message: str) -> None:
+        ref = ObjectRef(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        recorder.record(ref, "Warning", reason, message)
+
     if simulated:
-        _serve_simulated(client, recorder, stop, port, latency=latency, selector=selector, workers=workers)
+        _serve_simulated(client, tell, stop, port, latency=latency, selector=selector, workers=workers)
     else:
-        _serve_machine(client, stop, port, node=node_name, kubelet=kubelet_directory, device_ids=device_ids)
+        directories = kubelet_directory, state_directory
+        _serve_machine(client, tell, stop, port, node=node_name, directories=directories, device_ids=device_ids)
     recorder.close()
     client.close()
     structlog.get_logger().info("stopped")
 
 
 def _serve_machine(
-    client: Client, stop: threading.Event, port: int, *, node: str, kubelet: Path, device_ids: str
+    client: Client,
+    tell: Tell,
+    stop: threading.Event,
+    port: int,
+    *,
+    node: str,
+    directories: tuple[Path, Path],
+    device_ids: str,
 ) -> None:
     from reconciler.agent.machine import Machine
 
-    machine = Machine(kubelet, device_ids=device_ids)
-    service = Service(client, lambda _node, _pods: machine.agent(), node=node, workers=1)
+    kubelet, state = directories
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--state-directory: {error}") from error
+    machine = Machine(kubelet=kubelet, state=state, device_ids=device_ids, tell=tell)
+    service = Service(client, lambda _node, pods: machine.agent(pods), node=node, workers=1)
     service.start()
     machine.start(service.resync)
     with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
@@ -85,18 +111,10 @@ def _serve_machine(
 
 
 def _serve_simulated(
-    client: Client,
-    recorder: EventRecorder,
-    stop: threading.Event,
-    port: int,
-    *,
-    latency: str,
-    selector: str,
-    workers: int,
+    client: Client, tell: Tell, stop: threading.Event, port: int, *, latency: str, selector: str, workers: int
 ) -> None:
     def reject(pod: PodView, message: str) -> None:
-        ref = ObjectRef(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        recorder.record(ref, "Warning", names.ADMISSION_ERROR, message)
+        tell(pod, names.ADMISSION_ERROR, message)
 
     service = Service(
         client,

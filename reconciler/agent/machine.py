@@ -1,14 +1,17 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.events import BoardEvents
 from reconciler.agent.grants import Grants, Naming, by_variable
+from reconciler.agent.handed import Handed
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.tenants import Tell, Tenants
 
 NAMINGS: Final[Mapping[str, Naming]] = {"env": by_variable}
 """How containers can be told their devices, by the setting's value."""
@@ -19,17 +22,22 @@ class Machine:
 
     Args:
         kubelet: the kubelet's directory.
+        state: directory of what must outlive the agent; it exists.
         device_ids: one of NAMINGS.
+        tell: tells people of a pod.
     """
 
-    def __init__(self, kubelet: Path, *, device_ids: str = "env") -> None:
+    def __init__(self, *, kubelet: Path, state: Path, device_ids: str, tell: Tell) -> None:
+        self._tell = tell
         self._driver = NvmlDriver()
-        self._kubelet = GrpcKubelet(kubelet, Grants(self._driver, naming=NAMINGS[device_ids]))
+        self._handed = Handed(state / "handed.json")
+        grants = Grants(self._driver, naming=self._handed.remembering(NAMINGS[device_ids]))
+        self._kubelet = GrpcKubelet(kubelet, grants)
         self._events = BoardEvents(self._driver.watch)
 
-    def agent(self) -> NodeAgent:
-        """Return an agent that cuts the boards of this machine."""
-        return NodeAgent(self._driver, self._kubelet)
+    def agent(self, pods: Callable[[], Iterable[PodView]]) -> NodeAgent:
+        """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
+        return NodeAgent(self._driver, self._kubelet, Tenants(self._driver, self._handed, pods, self._tell))
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin to watch; `changed` is called when something has happened for which a pass is due."""
