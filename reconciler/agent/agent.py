@@ -13,14 +13,15 @@ import structlog
 
 from policies import names
 from policies.annotations import BoardInventory
+from policies.placement import bin_gb
 from reconciler.agent.apply import (
     BoardState,
-    EnableMig,
     Keep,
     Recut,
     Refuse,
     Step,
     Withdraw,
+    Work,
     carry_out,
     mode_fault,
     next_steps,
@@ -32,7 +33,7 @@ from reconciler.agent.report import Patch, Verdict, report, report_no_boards, re
 from reconciler.agent.restore import missing
 from reconciler.agent.tenants import Tenants
 
-ROUNDS: Final = 3  # MIG mode, then slices, then nothing is left to do
+ROUNDS: Final = 4  # no more MPS, MIG mode, then slices, then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 FIRST_PAUSE_S: Final = 1.0  # after a failure of a board; doubles with each that follows
 LONGEST_PAUSE_S: Final = 60.0
@@ -135,7 +136,7 @@ class NodeAgent:
         for done in count():
             boards = self._observe(node, allocated, now)
             steps = next_steps(node.order, boards)
-            work = [(boards[index], step) for index, step in steps.items() if isinstance(step, EnableMig | Recut)]
+            work = [(boards[index], step) for index, step in steps.items() if isinstance(step, Work)]
             if not work:
                 break
             for board, step in work:
@@ -152,8 +153,9 @@ class NodeAgent:
             fault, reported = entry.fault, node.reported_of(entry.uuid)
             try:
                 slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
+                mps = self._driver.mps_enabled(entry.uuid)
             except DriverError as error:
-                slices, orphans, fault = (), (), str(error)
+                slices, orphans, mps, fault = (), (), False, str(error)
             mode = entry.mode or node.mode
             failure = self._failures.get(entry.uuid)
             if failure and now < failure.until:
@@ -161,7 +163,8 @@ class NodeAgent:
             boards[entry.index] = BoardState(
                 inventory=msgspec.structs.replace(entry, fault=fault or mode_fault(entry, mode)),
                 mode=mode,
-                healthy=entry.fault is None,
+                healthy=entry.fault is None and (mps or not any(bin_gb(item.profile) for item in slices)),
+                mps=mps,
                 slices=slices,
                 orphans=orphans,
                 used=_of_board(entry, slices, allocated),
@@ -171,7 +174,7 @@ class NodeAgent:
             )
         return boards
 
-    def _carry_out(self, node: NodeState, board: BoardInventory, step: EnableMig | Recut, now: float) -> None:
+    def _carry_out(self, node: NodeState, board: BoardInventory, step: Work, now: float) -> None:
         log = _log.bind(node=node.name, board=board.uuid, plan=node.order.plan if node.order else "")
         try:
             carry_out(step, board.uuid, self._driver)
@@ -182,7 +185,7 @@ class NodeAgent:
         if isinstance(step, Recut):
             log.info("board_recut", destroyed=[*map(str, step.destroy)], created=[*map(str, step.create)])
         else:
-            log.info("mig_enabled")
+            log.info("board_switched", step=str(step))
 
     def _fail(self, node: NodeState, board: BoardInventory, why: str, now: float) -> None:
         before = self._failures.get(board.uuid)

@@ -14,6 +14,7 @@ import msgspec
 from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.boards import inventory_model
+from policies.placement import bin_gb
 from reconciler.agent.driver import GpuDriver, Slice, order_key
 from reconciler.agent.node import Order
 from reconciler.agent.rules import layout_fault, numbered
@@ -26,6 +27,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
         mode: how it is to be used: `mig`, `mps` or `timeslicing`.
         healthy: whether its slices can serve.
+        mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
         slices: what the driver has, complete.
         orphans: what the driver has, incomplete.
         used: slices that pods hold, by the kubelet.
@@ -37,6 +39,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     inventory: BoardInventory
     mode: str
     healthy: bool = True
+    mps: bool = False
     slices: tuple[Slice, ...] = ()
     orphans: tuple[Slice, ...] = ()
     used: frozenset[Slice] = frozenset()
@@ -65,6 +68,12 @@ class EnableMig(msgspec.Struct, frozen=True):
     """Switch MIG mode on, which the board can do without a reset while it has no slices of another mode."""
 
 
+class SwitchMps(msgspec.Struct, frozen=True):
+    """Keep an MPS control daemon for the board from now on, or no longer, now that it has no slices for it."""
+
+    on: bool
+
+
 class Recut(msgspec.Struct, frozen=True):
     """Destroy and create, in this order."""
 
@@ -72,7 +81,10 @@ class Recut(msgspec.Struct, frozen=True):
     create: tuple[Slice, ...] = ()
 
 
-Step = Keep | Refuse | Withdraw | EnableMig | Recut
+Work = EnableMig | SwitchMps | Recut
+"""What changes the board."""
+
+Step = Keep | Refuse | Withdraw | Work
 
 KEEP: Final = Keep()
 
@@ -108,23 +120,26 @@ def mode_fault(board: BoardInventory, mode: str) -> str | None:
     return None
 
 
-def carry_out(step: EnableMig | Recut, board: str, driver: GpuDriver) -> None:
+def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
     """Do it on the board of this UUID. Raises DriverError at the first call that fails; what comes after is not done."""
-    if isinstance(step, EnableMig):
-        driver.enable_mig(board)
-        return
-    for item in step.destroy:
-        driver.destroy(board, item)
-    for item in step.create:
-        driver.create(board, item)
+    match step:
+        case EnableMig():
+            driver.enable_mig(board)
+        case SwitchMps(on):
+            (driver.enable_mps if on else driver.disable_mps)(board)
+        case Recut(destroy, create):
+            for item in destroy:
+                driver.destroy(board, item)
+            for item in create:
+                driver.create(board, item)
 
 
 def _next_step(order: Order | None, board: BoardState) -> Step:
     layouts = order.of(board.inventory.index) if order else None
     if board.inventory.fault:
         return Refuse(board.inventory.fault) if layouts else KEEP
-    if board.mode == names.MIG and not (board.inventory.mig or board.slices):
-        return EnableMig()
+    if switch := _switch(board):
+        return switch
     if board.missing:
         return Recut(destroy=board.orphans, create=board.missing)
     if order is None or layouts is None:
@@ -144,6 +159,16 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
         return Withdraw(doomed)
     recut = Recut(destroy=board.orphans + doomed, create=numbered(want - have, board.slices))
     return recut if recut.destroy or recut.create else KEEP
+
+
+def _switch(board: BoardState) -> EnableMig | SwitchMps | None:
+    """Return what brings a board into its mode; None if it is in it, or what is left of another mode still serves."""
+    for_mps = board.mode == names.MPS or any(bin_gb(item.profile) for item in board.slices)
+    if board.mps is not for_mps:
+        return SwitchMps(for_mps)
+    if board.mode == names.MIG and not (board.inventory.mig or board.slices):
+        return EnableMig()
+    return None
 
 
 def _objection(board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...]) -> str:

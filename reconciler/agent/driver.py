@@ -104,6 +104,18 @@ class GpuDriver(Protocol):
         """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
         ...
 
+    def mps_enabled(self, board: str) -> bool:
+        """Return whether the board is kept for MPS by a control daemon; a daemon that cannot serve is the board's fault."""
+        ...
+
+    def enable_mps(self, board: str) -> None:
+        """Keep a control daemon for a board that is not in MIG mode: without it there are no MPS slices."""
+        ...
+
+    def disable_mps(self, board: str) -> None:
+        """End the control daemon of a board, which has no MPS slices any more."""
+        ...
+
     def device_uuid(self, board: str, item: Slice) -> str:
         """Return the UUID by which a container gets a slice: the MIG device's, else the board's. Any thread may ask."""
         ...

@@ -13,6 +13,7 @@ import pynvml
 from reconciler.agent.bins import Bins
 from reconciler.agent.driver import Slice
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.simulated.driver import (
     CREATE_BIN,
     CREATE_COMPUTE_INSTANCE,
@@ -22,8 +23,10 @@ from reconciler.agent.simulated.driver import (
     DESTROY_GPU_INSTANCE,
     ENABLE_MIG,
     LIST,
+    SWITCH_MPS,
     SimulatedDriver,
 )
+from tests.mps.daemons import NoProcesses
 from tests.nvml.machine import Machine
 
 CALLS = {
@@ -32,6 +35,7 @@ CALLS = {
     "nvmlComputeInstanceDestroy": DESTROY_COMPUTE_INSTANCE,
     "nvmlGpuInstanceDestroy": DESTROY_GPU_INSTANCE,
     "nvmlDeviceSetMigMode": ENABLE_MIG,
+    "nvmlDeviceSetComputeMode": SWITCH_MPS,
 }
 
 
@@ -75,8 +79,10 @@ class NvmlHardware:
             uuids=[board.uuid for board in memory.boards],
         ).enter()
         NvmlHardware._entered = self
-        at_first = NvmlDriver(self.bins())
+        at_first = NvmlDriver(MpsBoards(self.bins(), NoProcesses()))
         for uuid, items in present.items():
+            if any(item.start is None for item in items):
+                at_first.enable_mps(uuid)
             for item in items:
                 at_first.create(uuid, item)
 
@@ -137,7 +143,7 @@ class _Watched(NvmlDriver):
     """The real driver, which tells for what it calls NVML, on a machine where pods are processes."""
 
     def __init__(self, world, machine, bins):
-        super().__init__(bins)
+        super().__init__(MpsBoards(bins, NoProcesses()))
         self._world, self._machine = world, machine
 
     def slices(self, board):
@@ -156,6 +162,12 @@ class _Watched(NvmlDriver):
             if Slice(name, start) in whole and self._world.holds(f"{board}/{name}/{start}"):
                 self._machine.hold(board, number, 4711)
         self._ask(super().destroy, board, item)
+
+    def enable_mps(self, board):
+        self._ask(lambda board, _: super(_Watched, self).enable_mps(board), board, None)
+
+    def disable_mps(self, board):
+        self._ask(lambda board, _: super(_Watched, self).disable_mps(board), board, None)
 
     def enable_mig(self, board):
         self._ask(lambda board, _: super(_Watched, self).enable_mig(board), board, None)

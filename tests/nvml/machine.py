@@ -90,6 +90,10 @@ class Machine:
         """Let a process hold a GPU instance, by its number; -1: the board."""
         self._add(f"process {board} {instance} {pid} {mib}")
 
+    def use_by_mps(self, board, pid, mib):
+        """Let a process use a board by MPS."""
+        self._add(f"client {board} {pid} {mib}")
+
     def die(self, function):
         self._add(f"die {function}")
 

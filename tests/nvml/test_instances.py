@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pynvml
 import pytest
 
+from reconciler.agent.bins import Bins
 from reconciler.agent.driver import (
     DriverError,
     GpuIsLost,
@@ -16,6 +17,8 @@ from reconciler.agent.driver import (
     Slice,
 )
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
+from tests.mps.daemons import NoProcesses
 from tests.nvml.library import needs_gcc
 from tests.nvml.machine import IN_USE, INSUFFICIENT_RESOURCES, LOST, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN
 
@@ -304,9 +307,10 @@ def test_without_a_control_daemon_there_are_no_mps_slices(machine):
 
 def test_mps_slices_outlive_the_agent(machine, driver, tmp_path):
     (board,) = machine(T4).uuids
+    driver.enable_mps(board)
     driver.create(board, Slice("10gb"))
-    again = type(driver)(driver._bins)
-    assert again.slices(board) == (Slice("10gb"),)
+    again = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), NoProcesses()))
+    assert (again.slices(board), again.mps_enabled(board)) == ((Slice("10gb"),), False)
     (tmp_path / "bins.json").write_text("{")
     with pytest.raises(DriverError, match=r"cannot be read from .*bins\.json"):
         again.slices(board)
