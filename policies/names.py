@@ -124,6 +124,7 @@ PLACE_LOST: Final = "PlaceLost"  # of an eviction: what the pod was let through 
 EVICTION_REFUSED: Final = "EvictionRefused"  # the API server does not let a victim go: a budget, mostly
 DEVICE_REPLACED: Final = "DeviceReplaced"  # of an eviction: the slice that the pod holds was made anew, by a reboot
 DEVICE_GONE: Final = "DeviceGone"  # the slice that a pod holds does not exist any more
+MEMORY_ABOVE_SLICE: Final = "MemoryAboveSlice"  # the processes of a pod together use more of a board than its MPS slice
 VICTIM_STAYS: Final = "VictimDoesNotEnd"  # an evicted pod is still there, long after its grace
 READY: Final = "Ready"  # the condition of quotas and policies, and its reason when it is True
 QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace

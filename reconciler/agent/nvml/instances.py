@@ -93,7 +93,7 @@ def device_uuid(board: Board, number: int) -> str | None:
 def holders(board: Board, number: int | None = None) -> str:
     """Return who holds a GPU instance, or the board, as ` (process 4711)`; "" where that is not known."""
     try:
-        found = pynvml.nvmlDeviceGetComputeRunningProcesses(board.handle)
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(board.handle)
     except pynvml.NVMLError:  # it only explains another error
         return ""
     pids = [str(process.pid) for process in found if number is None or process.gpuInstanceId == number]

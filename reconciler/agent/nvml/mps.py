@@ -85,7 +85,7 @@ class MpsBoards:
 
 def clients(handle: Handle) -> tuple[Process, ...]:
     """Return the processes that use a board by MPS. Raises pynvml.NVMLError."""
-    found = pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)
+    found = pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle)
     return tuple(Process(process.pid, (process.usedGpuMemory or 0) // MIB) for process in found)
 
 
