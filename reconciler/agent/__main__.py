@@ -3,6 +3,7 @@
 import signal
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import structlog
@@ -17,6 +18,9 @@ from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.agent.tenants import Tell
 from reconciler.health import serve
+
+if TYPE_CHECKING:
+    from reconciler.agent.machine import Machine
 
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
@@ -34,6 +38,16 @@ from reconciler.health import serve
     help="Of what must outlive the agent, on the node.",
 )
 @click.option("--device-ids", default="env", type=click.Choice(["env"]), help="How containers are told their devices.")
+@click.option(
+    "--mps-directory",
+    default="/run/apportion/mps",
+    type=click.Path(path_type=Path),
+    help="Of MPS daemons: the same path on the node and here.",
+)
+@click.option(
+    "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
+)
+@click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
 @click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of simulated nodes.")
@@ -46,6 +60,9 @@ def main(
     kubelet_directory: Path,
     state_directory: Path,
     device_ids: str,
+    mps_directory: Path,
+    mps_user_id: int,
+    mps_on_host: bool,
     simulated: bool,
     latency: str,
     selector: str,
@@ -76,36 +93,28 @@ def main(
     if simulated:
         _serve_simulated(client, tell, stop, port, latency=latency, selector=selector, workers=workers)
     else:
-        directories = kubelet_directory, state_directory
-        _serve_machine(client, tell, stop, port, node=node_name, directories=directories, device_ids=device_ids)
+        from reconciler.agent.machine import Machine
+        from reconciler.agent.mps.site import MpsSite
+
+        machine = Machine(
+            kubelet=kubelet_directory,
+            state=_made(state_directory),
+            device_ids=device_ids,
+            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host),
+            tell=tell,
+        )
+        _serve_machine(client, machine, stop, port, node_name)
     recorder.close()
     client.close()
     structlog.get_logger().info("stopped")
 
 
-def _serve_machine(
-    client: Client,
-    tell: Tell,
-    stop: threading.Event,
-    port: int,
-    *,
-    node: str,
-    directories: tuple[Path, Path],
-    device_ids: str,
-) -> None:
-    from reconciler.agent.machine import Machine
-
-    kubelet, state = directories
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.ClickException(f"--state-directory: {error}") from error
-    machine = Machine(kubelet=kubelet, state=state, device_ids=device_ids, tell=tell)
+def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, port: int, node: str) -> None:
     service = Service(client, lambda _node, pods: machine.agent(pods), node=node, workers=1)
     service.start()
     machine.start(service.resync)
     with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
-        structlog.get_logger().info("started", server=client.server, port=bound, node=node, device_ids=device_ids)
+        structlog.get_logger().info("started", server=client.server, port=bound, node=node)
         _run(service, stop)
     machine.close()
 
@@ -126,6 +135,14 @@ def _serve_simulated(
     with serve(port, service.alive, service.ready) as bound:
         structlog.get_logger().info("started", server=client.server, port=bound, selector=selector, latency=latency)
         _run(service, stop)
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--state-directory: {error}") from error
+    return directory
 
 
 def _run(service: Service, stop: threading.Event) -> None:

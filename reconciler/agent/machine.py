@@ -6,11 +6,17 @@ from typing import Final
 
 from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
+from reconciler.agent.bins import Bins
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.events import BoardEvents
 from reconciler.agent.grants import Grants, Naming, by_variable
 from reconciler.agent.handed import Handed
+from reconciler.agent.mps.shares import Sharing
+from reconciler.agent.mps.site import MpsSite
+from reconciler.agent.mps.supervisor import Supervisor
+from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.tenants import Tell, Tenants
 
 NAMINGS: Final[Mapping[str, Naming]] = {"env": by_variable}
@@ -24,23 +30,30 @@ class Machine:
         kubelet: the kubelet's directory.
         state: directory of what must outlive the agent; it exists.
         device_ids: one of NAMINGS.
+        mps: how MPS is set up.
         tell: tells people of a pod.
     """
 
-    def __init__(self, *, kubelet: Path, state: Path, device_ids: str, tell: Tell) -> None:
+    def __init__(self, *, kubelet: Path, state: Path, device_ids: str, mps: MpsSite, tell: Tell) -> None:
         self._tell = tell
-        self._driver = NvmlDriver()
+        self._changed: Callable[[], None] = lambda: None
+        self._daemons = Supervisor(mps, changed=self._pass_is_due)
+        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons))
         self._handed = Handed(state / "handed.json")
-        grants = Grants(self._driver, naming=self._handed.remembering(NAMINGS[device_ids]))
+        naming = self._handed.remembering(NAMINGS[device_ids])
+        grants = Grants(self._driver, naming=naming, sharing=Sharing(mps, self._driver.boards))
         self._kubelet = GrpcKubelet(kubelet, grants)
         self._events = BoardEvents(self._driver.watch)
+        self._memory = MemoryWatch(self._driver, self._kubelet, tell)
 
     def agent(self, pods: Callable[[], Iterable[PodView]]) -> NodeAgent:
         """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
+        self._memory.start(pods)
         return NodeAgent(self._driver, self._kubelet, Tenants(self._driver, self._handed, pods, self._tell))
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin to watch; `changed` is called when something has happened for which a pass is due."""
+        self._changed = changed
         self._kubelet.start(changed)
         self._events.start(changed)
 
@@ -49,7 +62,12 @@ class Machine:
         return self._kubelet.alive() and self._events.alive()
 
     def close(self) -> None:
-        """Take our devices from the kubelet, end the threads, and let go of the driver."""
+        """Take our devices from the kubelet, end the threads, and let go of the driver; MPS daemons go on to serve."""
         self._events.stop()
+        self._memory.stop()
         self._kubelet.close()
+        self._daemons.leave()
         self._driver.close()
+
+    def _pass_is_due(self) -> None:
+        self._changed()
