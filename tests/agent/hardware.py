@@ -104,8 +104,13 @@ class NvmlHardware:
                 pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), 0)
             pynvml.nvmlShutdown()
 
+    def daemons(self):
+        """Return what keeps the MPS daemons of an agent that starts now."""
+        return NoProcesses()
+
     def driver(self):
-        return _Watched(self._world, self.machine, _Bins(self._directory / "bins.json"))
+        mps = MpsBoards(_Bins(self._directory / "bins.json"), self.daemons())
+        return _Watched(self._world, self.machine, mps)
 
     @classmethod
     def install(cls, monkeypatch):
@@ -142,8 +147,8 @@ class _Bins(Bins):
 class _Watched(NvmlDriver):
     """The real driver, which tells for what it calls NVML, on a machine where pods are processes."""
 
-    def __init__(self, world, machine, bins):
-        super().__init__(MpsBoards(bins, NoProcesses()))
+    def __init__(self, world, machine, mps):
+        super().__init__(mps)
         self._world, self._machine = world, machine
 
     def slices(self, board):
