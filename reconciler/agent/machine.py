@@ -11,10 +11,10 @@ from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.events import BoardEvents
 from reconciler.agent.grants import Grants, Naming, by_variable
 from reconciler.agent.handed import Handed
+from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.mps.shares import Sharing
 from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
-from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.tenants import Tell, Tenants
