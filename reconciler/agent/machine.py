@@ -17,6 +17,7 @@ from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
+from reconciler.agent.processes import Processes
 from reconciler.agent.tenants import Tell, Tenants
 
 NAMINGS: Final[Mapping[str, Naming]] = {"env": by_variable}
@@ -38,7 +39,8 @@ class Machine:
         self._tell = tell
         self._changed: Callable[[], None] = lambda: None
         self._daemons = Supervisor(mps, changed=self._pass_is_due)
-        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons))
+        self._processes = Processes()
+        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=self._processes.name)
         self._handed = Handed(state / "handed.json")
         naming = self._handed.remembering(NAMINGS[device_ids])
         grants = Grants(self._driver, naming=naming, sharing=Sharing(mps, self._driver.boards))
@@ -48,6 +50,7 @@ class Machine:
 
     def agent(self, pods: Callable[[], Iterable[PodView]]) -> NodeAgent:
         """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
+        self._processes.of(pods)
         self._memory.start(pods)
         return NodeAgent(self._driver, self._kubelet, Tenants(self._driver, self._handed, pods, self._tell))
 

@@ -1,7 +1,7 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -27,10 +27,11 @@ class NvmlDriver:
 
     Args:
         mps: slices and daemons of boards in MPS mode; None where there can be no daemons.
+        name: names a process to people, by its PID.
     """
 
-    def __init__(self, mps: MpsBoards | None = None) -> None:
-        self._mps = mps
+    def __init__(self, mps: MpsBoards | None = None, *, name: Callable[[int], str] = str) -> None:
+        self._mps, self._name = mps, name
         self._session: Session | None = None
         self._opening = threading.Lock()
         self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
@@ -103,7 +104,7 @@ class NvmlDriver:
             try:
                 instances.destroy(instance)
             except InUse as error:
-                error.args = (f"{error}{instances.holders(found, instance.number)}",)
+                error.args = (f"{error}{instances.holders(found, self._name, instance.number)}",)
                 raise
 
     def enable_mig(self, board: str) -> None:
@@ -118,7 +119,7 @@ class NvmlDriver:
                 status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
             if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
                 error = driver_error(what, pynvml.NVMLError(status))
-                error.args = (f"{error}{instances.holders(found)}",)
+                error.args = (f"{error}{instances.holders(found, self._name)}",)
                 raise error
 
     def mps_enabled(self, board: str) -> bool:

@@ -3,7 +3,7 @@
 A slice is a GPU instance with one compute instance that takes all of it. Handles are asked for each time and not kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -90,14 +90,14 @@ def device_uuid(board: Board, number: int) -> str | None:
     return None
 
 
-def holders(board: Board, number: int | None = None) -> str:
-    """Return who holds a GPU instance, or the board, as ` (process 4711)`; "" where that is not known."""
+def holders(board: Board, name: Callable[[int], str], number: int | None = None) -> str:
+    """Return who holds a GPU instance, or the board, as ` (process 4711)`, by their names; "" where that is not known."""
     try:
         found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(board.handle)
     except pynvml.NVMLError:  # it only explains another error
         return ""
-    pids = [str(process.pid) for process in found if number is None or process.gpuInstanceId == number]
-    return f" (process {', '.join(pids)})" if pids else ""
+    named = [name(process.pid) for process in found if number is None or process.gpuInstanceId == number]
+    return f" (process {', '.join(named)})" if named else ""
 
 
 def placements(found: tuple[Instance, ...]) -> tuple[Placement, ...]:
