@@ -33,7 +33,7 @@ from reconciler.agent.report import Patch, Verdict, report, report_no_boards, re
 from reconciler.agent.restore import missing
 from reconciler.agent.tenants import Tenants
 
-ROUNDS: Final = 4  # no more MPS, MIG mode, then slices, then nothing is left to do
+ROUNDS: Final = 4  # no more MPS, MIG mode, what was lost, what is ordered; then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 FIRST_PAUSE_S: Final = 1.0  # after a failure of a board; doubles with each that follows
 LONGEST_PAUSE_S: Final = 60.0

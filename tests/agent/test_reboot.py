@@ -104,6 +104,17 @@ def test_mig_mode_that_does_not_outlive_a_reboot_is_switched_on_first():
     assert world.condition()[0] == "True"
 
 
+def test_all_that_has_to_be_done_after_a_reboot_is_done_in_one_pass():
+    """MIG mode, what was lost, and what was ordered meanwhile."""
+    world = World({0: [("3g.40gb", 0)]}, product=H100, pods=[("team-a/x", "nvidia.com/mig-3g.40gb")])
+    world.order({0: layout(("3g.40gb", 0), ("3g.40gb", 4))})
+    world.reboot(mode=True)
+    world.act()
+    assert world.dealt_with
+    assert world.reported() == ["3g.40gb@0 team-a/x", "3g.40gb@4 free"]
+    assert world.condition()[0] == "True"
+
+
 def test_shares_by_mps_outlive_a_reboot():
     world = World({0: ["5gb", "5gb"]}, product=T4, mode=names.MPS, pods=[("team-a/x", "nvidia.com/gpu-5gb")])
     world.reboot()
