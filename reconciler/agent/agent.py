@@ -4,7 +4,7 @@ A pass looks at everything afresh and may be run at any time, any number of time
 kubelet has not taken over an announcement or a board has failed, it asks to be run for again.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Final
 
@@ -13,7 +13,9 @@ import structlog
 
 from policies import names
 from policies.annotations import BoardInventory
+from policies.needs import is_slice
 from policies.placement import bin_gb
+from policies.view import PodView
 from reconciler.agent.apply import (
     BoardState,
     Keep,
@@ -26,8 +28,13 @@ from reconciler.agent.apply import (
     mode_fault,
     next_steps,
 )
-from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id, read_device_id
+from reconciler.agent.driver import DriverError, GpuDriver, Slice, base_id, device_id, read_device_id
+from reconciler.agent.fixed.announced import announced, in_force, resource_told, with_whole
+from reconciler.agent.fixed.layout import Fixture
+from reconciler.agent.fixed.layouts import FixedLayouts
+from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletError
+from reconciler.agent.neighbours import neighbours
 from reconciler.agent.node import NodeState
 from reconciler.agent.report import Patch, Verdict, report, report_no_boards, report_verdict
 from reconciler.agent.restore import missing
@@ -68,13 +75,25 @@ class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
     Between passes it remembers only how to pace itself. `tenants` looks after the pods that hold slices, where what they
-    were told can grow old.
+    were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
+    the node, of which the kubelet may not know yet.
     """
 
-    def __init__(self, driver: GpuDriver, kubelet: Kubelet, tenants: Tenants | None = None) -> None:
+    def __init__(
+        self,
+        driver: GpuDriver,
+        kubelet: Kubelet,
+        tenants: Tenants | None = None,
+        *,
+        fixed: FixedLayouts | None = None,
+        pods: Callable[[], Iterable[PodView]] = tuple,
+    ) -> None:
         self._driver = driver
         self._kubelet = kubelet
         self._tenants = tenants
+        self._fixed = fixed or FixedLayouts()
+        self._pods = pods
+        self._told_since: dict[str, float] = {}  # of boards with a fixed layout: since when all that is withdrawn is told
         self._failures: dict[str, _Failure] = {}
         self._disagrees_since: float | None = None
 
@@ -93,15 +112,16 @@ class NodeAgent:
     def _act(self, node: NodeState, now: float) -> Outcome:
         allocated = self._kubelet.allocated()
         boards, steps = self._work(node, allocated, now)
-        devices = _devices(node, boards.values(), steps)
+        devices = _devices(node, boards.values(), steps, allocated)
         self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
-        verdict = self._verdict(node, boards.values())
+        self._note_told(boards.values(), steps, now)
+        verdict = self._verdict(node, boards.values(), devices)
         if listed != _healthy(devices):
             return self._wait_for_kubelet(node, verdict, now)
         self._disagrees_since = None
         plan = node.annotations.get(names.STATUS_PLAN, "")
-        if node.order and all(isinstance(steps[index], Keep | Refuse) for index in node.order.target):
+        if node.order and all(_dealt_with(boards.get(index), steps[index]) for index in node.order.target):
             plan = node.order.plan
             _log_refusals(node, steps)
         patch = report(
@@ -149,14 +169,18 @@ class NodeAgent:
     def _observe(self, node: NodeState, allocated: Mapping[str, Holder], now: float) -> dict[int, BoardState]:
         listed = self._kubelet.allocatable()
         boards = {}
-        for entry in self._driver.boards():
+        entries = self._driver.boards()
+        fixtures = self._fixed.of(node.labels, node.mode, entries)
+        for entry in entries:
             fault, reported = entry.fault, node.reported_of(entry.uuid)
             try:
                 slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
                 mps = self._driver.mps_enabled(entry.uuid)
             except DriverError as error:
                 slices, orphans, mps, fault = (), (), False, str(error)
-            mode = entry.mode or node.mode
+            fixture = in_force(entry, fixtures.get(entry.index), allocated)
+            slices = with_whole(entry, slices, fixture, allocated)
+            mode = fixture.mode if fixture else entry.mode or node.mode
             failure = self._failures.get(entry.uuid)
             if failure and now < failure.until:
                 fault = fault or failure.why
@@ -171,8 +195,34 @@ class NodeAgent:
                 listed=_of_board(entry, slices, listed),
                 withdrawn=tuple(item.placement for item in reported if item.withdrawn),
                 missing=missing(entry, mode, slices, _held(entry, allocated), reported),
+                fixed=self._target(entry, fixture, slices, allocated, now) if fixture else None,
             )
         return boards
+
+    def _target(
+        self,
+        board: BoardInventory,
+        fixture: Fixture,
+        slices: tuple[Slice, ...],
+        allocated: Mapping[str, Holder],
+        now: float,
+    ) -> Target:
+        since = self._told_since.get(board.uuid)
+        return Target(
+            fixture=fixture,
+            layout=layout_of(board, fixture, slices, _of_board(board, slices, allocated)),
+            lacking=lacking(self._pods(), frozenset(allocated.values())),
+            settled=since is not None and now - since >= SETTLE_S,
+        )
+
+    def _note_told(self, boards: Iterable[BoardState], steps: Mapping[int, Step], now: float) -> None:
+        """Remember since when the API server knows of all that is withdrawn from boards with a fixed layout."""
+        for board in boards:
+            step, uuid = steps[board.inventory.index], board.inventory.uuid
+            if board.fixed and isinstance(step, Withdraw) and board.fixed.is_told(step.slices, board.withdrawn):
+                self._told_since.setdefault(uuid, now)
+            else:
+                self._told_since.pop(uuid, None)
 
     def _carry_out(self, node: NodeState, board: BoardInventory, step: Work, now: float) -> None:
         log = _log.bind(node=node.name, board=board.uuid, plan=node.order.plan if node.order else "")
@@ -193,18 +243,24 @@ class NodeAgent:
         self._failures[board.uuid] = _Failure(why, now + pause_s, pause_s)
         _log.warning("board_failed", node=node.name, board=board.uuid, error=why, again_s=pause_s)
 
-    def _verdict(self, node: NodeState, boards: Iterable[BoardState]) -> Verdict:
-        if node.faults:
-            return Verdict(ok=False, reason=names.NODE_UNREADABLE, message="; ".join(node.faults))
-        faults = []
+    def _verdict(self, node: NodeState, boards: Iterable[BoardState], devices: Devices) -> Verdict:
+        """Return all that is wrong, with the reason of what stands first."""
+        faults = [(names.NODE_UNREADABLE, fault) for fault in node.faults]
+        pending = []
         for board in boards:
             entry = board.inventory
             failure = self._failures.get(entry.uuid)
             if why := entry.fault or (failure and failure.why):
-                faults.append(f"GPU {entry.index} ({entry.uuid}): {why}")
-        if faults:
-            return Verdict(ok=False, reason=names.BOARD_FAILED, message="; ".join(faults))
-        return Verdict(ok=True, reason=names.BOARDS_READY, message="")
+                faults.append((names.BOARD_FAILED, f"GPU {entry.index} ({entry.uuid}): {why}"))
+            if board.fixed and (held := still_held(board.fixed, board.slices, board.used)):
+                why = f"waits for the pods that hold {', '.join(map(str, held))} to end"
+                pending.append((names.LAYOUT_PENDING, f"GPU {entry.index} ({entry.uuid}): {why}"))
+        faults += [(names.LAYOUT_INVALID, fault) for fault in self._fixed.faults]
+        faults += [(names.ANOTHER_PLUGIN, message) for message in neighbours(node, devices)]
+        faults += pending
+        if not faults:
+            return Verdict(ok=True, reason=names.BOARDS_READY, message="")
+        return Verdict(ok=False, reason=faults[0][0], message="; ".join(message for _, message in faults))
 
     def _wait_for_kubelet(self, node: NodeState, verdict: Verdict, now: float) -> Outcome:
         """Return what to do while the kubelet does not agree: nothing is reported that it does not say as well."""
@@ -219,22 +275,32 @@ class NodeAgent:
         return Outcome(patch, again_s=max(POLL_S, min(1.0, waited_s / 8)))
 
     def _next_look(self, now: float) -> float | None:
-        """Return in how many seconds a board that has failed may be tried again; None if there is none."""
+        """Return in how many seconds a board may be worked on again, of which that is known; None if there is none."""
         self._failures = {
             board: failure for board, failure in self._failures.items() if now < failure.until + FORGOTTEN_S
         }
         coming = [failure.until - now for failure in self._failures.values() if now < failure.until]
+        coming += [since + SETTLE_S - now for since in self._told_since.values() if now < since + SETTLE_S]
         return min(coming, default=None)
 
 
-def _devices(node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step]) -> Devices:
+def _dealt_with(board: BoardState | None, step: Step) -> bool:
+    """Return whether nothing more will come of an order for a board; of one for a fixed layout nothing ever does."""
+    return isinstance(step, Keep | Refuse) or bool(board and board.fixed)
+
+
+def _devices(
+    node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step], allocated: Mapping[str, Holder]
+) -> Devices:
     """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
-    devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.capacity}
+    reported = (resource_told(item.profile) for items in node.reported.values() for item in items)
+    devices: dict[str, dict[str, bool]] = {resource: {} for resource in (*filter(is_slice, node.capacity), *reported)}
     for board in boards:
-        step = steps[board.inventory.index]
+        step, fixture = steps[board.inventory.index], board.fixed.fixture if board.fixed else None
         for item in board.slices:
             if not (isinstance(step, Withdraw) and item in step.slices):
-                devices.setdefault(item.resource, {})[device_id(board.inventory.uuid, item)] = board.healthy
+                for device in announced(board.inventory.uuid, item, fixture, allocated):
+                    devices.setdefault(device.resource, {})[device.id] = board.healthy
     return devices
 
 
@@ -242,8 +308,9 @@ def _healthy(devices: Devices) -> frozenset[str]:
     return frozenset(device for found in devices.values() for device, healthy in found.items() if healthy)
 
 
-def _of_board(board: BoardInventory, slices: Iterable[Slice], devices: Container[str]) -> frozenset[Slice]:
-    return frozenset(item for item in slices if device_id(board.uuid, item) in devices)
+def _of_board(board: BoardInventory, slices: Iterable[Slice], devices: Iterable[str]) -> frozenset[Slice]:
+    present = frozenset(map(base_id, devices))
+    return frozenset(item for item in slices if device_id(board.uuid, item) in present)
 
 
 def _held(board: BoardInventory, allocated: Iterable[str]) -> frozenset[Slice]:

@@ -15,9 +15,10 @@ from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.boards import inventory_model
 from policies.placement import bin_gb
-from reconciler.agent.driver import GpuDriver, Slice, order_key
+from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
+from reconciler.agent.fixed.target import Target
 from reconciler.agent.node import Order
-from reconciler.agent.rules import layout_fault, numbered
+from reconciler.agent.rules import layout_fault, numbered, that_fit
 
 
 class BoardState(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         listed: slices that the kubelet may give to pods now, or has given.
         withdrawn: what we have told the leader is withdrawn.
         missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
+        fixed: the layout that a person has given it, which no order changes; None if the leader decides.
     """
 
     inventory: BoardInventory
@@ -46,6 +48,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     listed: frozenset[Slice] = frozenset()
     withdrawn: tuple[Placement, ...] = ()
     missing: tuple[Slice, ...] = ()
+    fixed: Target | None = None
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -109,8 +112,9 @@ def next_steps(order: Order | None, boards: Mapping[int, BoardState]) -> dict[in
 
 def mode_fault(board: BoardInventory, mode: str) -> str | None:
     """Return what a person must do before a board can be used in a mode; None if nothing."""
-    if mode == names.MPS and board.mig:
-        return f"MIG mode is on; for MPS run nvidia-smi -i {board.index} -mig 0"
+    if mode != names.MIG and board.mig:
+        use = "MPS" if mode == names.MPS else "time-slicing"
+        return f"MIG mode is on; for {use} run nvidia-smi -i {board.index} -mig 0"
     if mode != names.MIG or board.mig:
         return None
     if not (board.profiles if board.mig_capable is None else board.mig_capable):
@@ -135,23 +139,31 @@ def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
 
 
 def _next_step(order: Order | None, board: BoardState) -> Step:
-    layouts = order.of(board.inventory.index) if order else None
+    layouts = order.of(board.inventory.index) if order and not board.fixed else None
     if board.inventory.fault:
         return Refuse(board.inventory.fault) if layouts else KEEP
     if switch := _switch(board):
         return switch
     if board.missing:
         return Recut(destroy=board.orphans, create=board.missing)
+    if board.fixed:
+        return _fixed_step(board, board.fixed)
     if order is None or layouts is None:
         return Recut(destroy=board.orphans) if board.orphans else KEEP
-    target, basis = layouts
+    return _ordered_step(board, *layouts, cut=order.cut)
+
+
+def _ordered_step(
+    board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...], *, cut: bool
+) -> Step:
+    """Return what to do with a board that the leader wants to get from its basis to a target."""
     if why := _objection(board, target, basis):
         return Refuse(why)
     have, want = _count(board.slices), Counter(target)
     doomed = _least_worth_keeping(have - want, board)
     if used := [item for item in doomed if item in board.used]:
         return Refuse(f"{', '.join(map(str, used))} is in use")
-    if doomed and not order.cut:
+    if doomed and not cut:
         return Withdraw(doomed)
     if _count(doomed) - Counter(board.withdrawn):
         return Refuse("the cut was allowed before all that it destroys had been reported as withdrawn")
@@ -169,6 +181,25 @@ def _switch(board: BoardState) -> EnableMig | SwitchMps | None:
     if board.mode == names.MIG and not (board.inventory.mig or board.slices):
         return EnableMig()
     return None
+
+
+def _fixed_step(board: BoardState, target: Target) -> Step:
+    """Return what to do with a board whose layout is fixed: what pods hold stays until they end, the rest does not wait.
+
+    Nobody but pods of its own node can be concerned, so no leader is asked (docs/adr/0024).
+    """
+    if target.fixture.kept:
+        return Withdraw((WHOLE,)) if WHOLE in board.slices else KEEP
+    slices = [item for item in board.slices if item != WHOLE]
+    have, want = _count(slices), Counter(target.layout)
+    doomed = target.spared(item for item in _least_worth_keeping(have - want, board) if item not in board.used)
+    known = target.settled and target.is_told(doomed, board.withdrawn)
+    if doomed and not (known and board.listed.isdisjoint(doomed)):
+        return Withdraw(doomed)
+    possible = board.mode != names.MIG or board.inventory.mig
+    create = that_fit(inventory_model(board.inventory), have - _count(doomed), want - have) if possible else Counter()
+    recut = Recut(destroy=board.orphans + doomed, create=numbered(create, slices))
+    return recut if recut.destroy or recut.create else KEEP
 
 
 def _objection(board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...]) -> str:

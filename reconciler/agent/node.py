@@ -12,13 +12,21 @@ import msgspec
 from policies import names
 from policies.annotations import Layouts, Placed, PlacedSlice, Placement, read_inventory, read_layouts, read_status
 from policies.model import Condition, Node
-from policies.needs import is_slice
 from policies.quantity import Quantity
 from policies.view import read_mode
 
 _NODE: Final = msgspec.json.Decoder(Node)
 _HARDWARE: Final = (names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
-_LABELS: Final = (names.PARTITIONING_LABEL, *_HARDWARE)
+_LABELS: Final = (
+    names.PARTITIONING_LABEL,
+    *_HARDWARE,
+    names.REPLICAS_LABEL,
+    names.PLUGIN_CONFIGS_LABEL,
+    names.PLUGIN_CONFIG_LABEL,
+    names.MIG_PARTED_LABEL,
+    names.MIG_CONFIG_LABEL,
+    names.MIG_STATE_LABEL,
+)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +58,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
         mode: the partitioning mode of its boards; "" if they are not ours to cut.
         labels: those of its labels that say what boards it has and how they are used.
         annotations: those of ours.
-        capacity: slice resources, as they stand in its status.
+        capacity: NVIDIA's resources, as they stand in its status: slices, and whole GPUs.
         allocatable: likewise.
         condition: the condition that we wrote last; None if there is none.
         boards: index -> UUID of the boards, as we reported them last; a reboot may give boards other indices.
@@ -99,8 +107,8 @@ def read_node(raw: bytes) -> NodeState:
         mode=read_mode(labels, faults),
         labels=labels,
         annotations=annotations,
-        capacity=_slices(status.capacity if status else None),
-        allocatable=_slices(status.allocatable if status else None),
+        capacity=_nvidias(status.capacity if status else None),
+        allocatable=_nvidias(status.allocatable if status else None),
         condition=next(
             (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
         ),
@@ -122,5 +130,5 @@ def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
     return order if plan != annotations.get(names.STATUS_PLAN, "") else None
 
 
-def _slices(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
-    return {name: amount for name, amount in (resources or {}).items() if is_slice(name)}
+def _nvidias(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+    return {name: amount for name, amount in (resources or {}).items() if name.startswith(names.NVIDIA_PREFIX)}

@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import PlacedSlice, stale_counts, write_inventory, write_status
+from policies.annotations import BoardInventory, PlacedSlice, stale_counts, write_inventory, write_status
+from policies.boards import inventory_model
 from policies.quantity import Quantity
 from policies.timestamps import timestamp
 from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import device_id, order_key
+from reconciler.agent.driver import Slice, order_key
+from reconciler.agent.fixed.announced import announced, told
 from reconciler.agent.kubelet import Devices, Holder
 from reconciler.agent.node import NodeState
 
@@ -66,7 +68,7 @@ def report(
     """
     boards = tuple(boards)
     placed = {board.inventory.index: _placed(board, listed, allocated, stale) for board in boards}
-    written = write_inventory(board.inventory for board in boards) | write_status(placed, plan)
+    written = write_inventory(map(_inventory, boards)) | write_status(placed, plan)
     wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
     if not plan:
         wanted[names.STATUS_PLAN] = None
@@ -101,20 +103,37 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
 def _placed(
     board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
 ) -> tuple[PlacedSlice, ...]:
-    placed = []
-    for item in sorted(board.slices, key=order_key):
-        device = device_id(board.inventory.uuid, item)
-        placed.append(
-            PlacedSlice(
-                profile=item.profile,
-                start=item.start,
-                used=device in allocated,
-                withdrawn=device not in allocated and device not in listed,
-                pod=allocated.get(device),
-                stale=stale.get(device),
-            )
+    fixture = board.fixed.fixture if board.fixed else None
+    return tuple(
+        PlacedSlice(
+            profile=device.placement.profile,
+            start=device.placement.start,
+            used=device.id in allocated,
+            withdrawn=device.id not in allocated and device.id not in listed,
+            pod=allocated.get(device.id),
+            stale=stale.get(device.id),
         )
-    return tuple(placed)
+        for item in sorted(board.slices, key=order_key)
+        for device in announced(board.inventory.uuid, item, fixture, allocated)
+    )
+
+
+def _inventory(board: BoardState) -> BoardInventory:
+    """Return what is told of a board: of one with a fixed layout only the profiles that it has, for it will make no others."""
+    entry = board.inventory
+    if board.fixed is None:
+        return entry
+    layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
+    made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}
+    model = inventory_model(entry)
+    return msgspec.structs.replace(
+        entry,
+        fixed=True,
+        mode=board.mode,
+        profiles=tuple(each for each in entry.profiles if any(each.name == item.profile for item in made)),
+        compute_slices=model.compute,
+        memory_units=model.memory_units,
+    )
 
 
 def _changed(present: Mapping[str, Quantity], counts: Mapping[str, int]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from policies.annotations import Placement
 from policies.catalogue import MEDIA, BoardModel
+from policies.geometry import by_start
 from policies.placement import bin_gb
 from reconciler.agent.driver import DriverError, InsufficientResources, InvalidArgument, Slice, order_key
 
@@ -25,6 +26,16 @@ def layout_fault(model: BoardModel, layout: Iterable[Placement]) -> DriverError 
             return error
         present.append(item)
     return None
+
+
+def that_fit(model: BoardModel, present: Counter[Placement], wanted: Counter[Placement]) -> Counter[Placement]:
+    """Return what of the slices wanted can be made beside those present, the lowest starts first."""
+    there, found = list(present.elements()), Counter[Placement]()
+    for item in sorted(wanted.elements(), key=by_start):
+        if rejection(model, there, item) is None:
+            there.append(item)
+            found[item] += 1
+    return found
 
 
 def numbered(layout: Counter[Placement], taken: Collection[Slice]) -> tuple[Slice, ...]:

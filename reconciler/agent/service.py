@@ -19,6 +19,7 @@ from kube.errors import ApiError, NotFound, Unreachable
 from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.workqueue import WorkQueue
+from policies import names
 from policies.model import Pod
 from policies.view import PodView, view_pod
 from reconciler.agent.agent import NodeAgent
@@ -156,9 +157,13 @@ class Service:
 
 
 def read_pod(raw: bytes) -> PodView | None:
-    """Return what a node's agent needs of a pod; None if it holds no slices. Raises msgspec.DecodeError."""
+    """Return what a node's agent needs of a pod; None if it holds no devices of NVIDIA's. Raises msgspec.DecodeError.
+
+    Its `slices` are all of these devices: with a fixed layout a slice may be announced under any name.
+    """
     pod = view_pod(_POD.decode(raw))
-    if not pod.holds or not pod.slices:
+    devices = {name: n // 1000 for name, n in pod.request.items() if n and name.startswith(names.NVIDIA_PREFIX)}
+    if not pod.holds or not devices:
         return None
     # Of its status only that it runs, for by then the kubelet has given it its devices: other changes cause no passes.
     return PodView(
@@ -167,6 +172,6 @@ def read_pod(raw: bytes) -> PodView | None:
         uid=pod.uid,
         node=pod.node,
         created=pod.created,
-        slices=pod.slices,
+        slices=tuple(sorted(devices.items())),
         running=pod.running,
     )

@@ -171,11 +171,12 @@ def test_nothing_is_done_before_pods_are_known(cluster):
     [
         pytest.param({"node": "n1", "limits": {ONE: 1}}, True, id="bound"),
         pytest.param({"node": "n1", "limits": {"nvidia.com/gpu-10gb": 1}}, True, id="mps"),
-        pytest.param({"node": "n1", "limits": {"nvidia.com/gpu": 1}}, False, id="a-whole-gpu"),
+        pytest.param({"node": "n1", "limits": {"nvidia.com/gpu": 1}}, True, id="a-whole-gpu"),
+        pytest.param({"node": "n1", "limits": {"example.com/tpu": 1}}, False, id="anothers-device"),
         pytest.param({"node": "n1", "limits": {ONE: 1}, "phase": "Failed"}, False, id="ended"),
         pytest.param({"limits": {ONE: 1}}, False, id="unbound"),
         pytest.param({"node": "n1"}, False, id="no-slice"),
     ],
 )
-def test_only_pods_that_hold_slices_are_kept(fields, kept):
+def test_only_pods_that_hold_devices_are_kept(fields, kept):
     assert (read_pod(json.dumps(raw_pod(**fields)).encode()) is not None) is kept

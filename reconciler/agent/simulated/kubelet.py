@@ -8,6 +8,7 @@ pod its device as soon as there is one.
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from policies.needs import is_slice
 from policies.view import PodView
 from reconciler.agent.kubelet import Devices, Holder, preferred
 
@@ -87,6 +88,8 @@ class SimulatedKubelet:
         known = self.allocatable()
         chosen: list[str] = []
         for resource, count in pod.slices:
+            if not (is_slice(resource) or resource in self._known):
+                continue  # no device plugin has to do with it
             free = [
                 device for device in self._known.get(resource, ()) if device in known and device not in self._holders
             ]
