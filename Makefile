@@ -22,7 +22,7 @@ bench: .venv/ready
 	$(BIN)/python -m tests.bench $(ONLY)
 
 node-test: .venv/ready
-	@echo "node test: not run: the agent on a real kubelet comes with the node agent"
+	$(BIN)/pytest tests/node
 
 # After a change to a .proto; what it writes is committed, and wants at least the grpcio and protobuf of its own time.
 protos: .venv/ready

@@ -1,0 +1,87 @@
+"""The containers of a pod on this machine, and what their processes were given, by the kernel: their word is not needed."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from console.sandbox.lifecycle import Sandbox
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """A running container with one process.
+
+    Attributes:
+        id: of containerd; another one after a restart.
+        restarts: how often the kubelet has started it again.
+        pid: of its process.
+    """
+
+    id: str
+    restarts: int
+    pid: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With which it was started."""
+        entries = Path(f"/proc/{self.pid}/environ").read_bytes().decode().split("\0")
+        return dict(entry.split("=", 1) for entry in entries if entry)
+
+    @property
+    def uid(self) -> int:
+        """Its effective user."""
+        return Path(f"/proc/{self.pid}").stat().st_uid
+
+    @property
+    def mounts(self) -> set[str]:
+        """Where something is mounted in it."""
+        lines = Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()
+        return {line.split()[4] for line in lines}
+
+    @property
+    def ipc(self) -> str:
+        """Its IPC namespace."""
+        return str(Path(f"/proc/{self.pid}/ns/ipc").readlink())
+
+    def path(self, inside: str) -> Path:
+        """Return where a file that it sees is seen from outside."""
+        return Path(f"/proc/{self.pid}/root{inside}")
+
+
+class _ContainerStatus(msgspec.Struct, rename={"id": "containerID", "restarts": "restartCount"}):
+    id: str = ""
+    restarts: int = 0
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _Pod(msgspec.Struct):
+    status: _PodStatus
+
+
+def containers_of(sandbox: Sandbox, namespace: str, name: str) -> list[Container]:
+    """Return the running containers of a pod, in its order."""
+    with sandbox.client() as client:
+        pod = msgspec.json.decode(client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), type=_Pod)
+    return [
+        Container(id=status.id, restarts=status.restarts, pid=pid)
+        for status in pod.status.container_statuses
+        for pid in _processes(status.id.rpartition("/")[2])
+    ]
+
+
+def container_of(sandbox: Sandbox, namespace: str, name: str) -> Container:
+    """Return the one running container of a pod."""
+    (found,) = containers_of(sandbox, namespace, name)
+    return found
+
+
+def _processes(container: str) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if container and entry.name.isdecimal():
+            with suppress(OSError):  # It has ended.
+                if container in (entry / "cgroup").read_text():
+                    yield int(entry.name)
