@@ -4,6 +4,8 @@ The manifests are those of an overlay with other names: the policy knows agents 
 """
 
 import json
+import subprocess
+import sys
 from copy import deepcopy
 
 import pytest
@@ -13,6 +15,8 @@ from kube.client import Client
 from kube.errors import Forbidden
 from kube.resource import NODES, PODS, Resource
 from policies import names
+from policies.annotations import write_spec
+from tests.agent.world import layout
 from tests.builders import raw_node
 from tests.sandbox.waiting import create_namespace, eventually
 
@@ -33,7 +37,9 @@ def admin(sandbox, renamed):
     rights = [one for one in renamed if "apportion-agent" in one["metadata"]["name"] and one["kind"] != "DaemonSet"]
     sandbox.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(rights))
     for name in (OURS, FOREIGN):
-        node = raw_node(name, annotations={"example.com/note": "kept"}, resources={"example.com/disk": "1"})
+        node = raw_node(
+            name, labels={"rights": name}, annotations={"example.com/note": "kept"}, resources={"example.com/disk": "1"}
+        )
         del node["metadata"]["resourceVersion"]
         client.create(NODES.path(), node)
     yield client
@@ -43,25 +49,31 @@ def admin(sandbox, renamed):
     client.close()
 
 
-def connect(sandbox, admin, directory, bound_to=None):
-    """Return a client with a token of the agent's account, bound to a pod if one is given."""
+def configure(sandbox, admin, directory, bound_to=None):
+    """Return a kubeconfig with a token of the agent's account, bound to a pod if one is given."""
     binding = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **bound_to}} if bound_to else {}
     answer = admin.create(ACCOUNTS.path(NAMESPACE, ACCOUNT, "token"), {"spec": {"expirationSeconds": 3600, **binding}})
     config = yaml.safe_load(sandbox.kubeconfig.read_text())
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": json.loads(answer)["status"]["token"]}}]
     path = directory / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
-    return Client.load(str(path))
+    return str(path)
 
 
 @pytest.fixture(scope="module")
-def agent(sandbox, admin, tmp_path_factory):
-    """The agent of node rights-a, as the API server knows it by the token that the kubelet gives its pod."""
+def kubeconfig(sandbox, admin, tmp_path_factory):
+    """What the agent of node rights-a has: the token that the kubelet gives its pod."""
     container = {"name": "agent", "image": "registry.example/agent:1"}
     spec = {"nodeName": OURS, "serviceAccountName": ACCOUNT, "containers": [container]}
     made = json.loads(admin.create(PODS.path(NAMESPACE), {"metadata": {"name": "agent"}, "spec": spec}))
     pod = {"name": "agent", "uid": made["metadata"]["uid"]}
-    client = connect(sandbox, admin, tmp_path_factory.mktemp("agent"), pod)
+    yield configure(sandbox, admin, tmp_path_factory.mktemp("agent"), pod)
+    admin.delete(PODS.path(NAMESPACE, "agent"), {"gracePeriodSeconds": 0})
+
+
+@pytest.fixture(scope="module")
+def agent(kubeconfig):
+    client = Client.load(kubeconfig)
 
     def is_bounded():
         try:
@@ -73,7 +85,6 @@ def agent(sandbox, admin, tmp_path_factory):
     eventually(is_bounded, "the API server follows its own policies by a watch")
     yield client
     client.close()
-    admin.delete(PODS.path(NAMESPACE, "agent"), {"gracePeriodSeconds": 0})
 
 
 def patch(client, node, change):
@@ -116,13 +127,34 @@ def test_an_agent_reports_on_its_own_node(agent):
     assert set(node["status"]["allocatable"]) == {"cpu", "memory", "pods", "example.com/disk"}
 
 
+def test_the_agents_own_program_needs_no_more_than_that(agent, admin, kubeconfig):
+    """It tells what the node has, cuts a board and announces the slice; its driver is in memory, its rights are real."""
+    arguments = ["--simulated", "--port=0", f"--selector=rights={OURS}", f"--kubeconfig={kubeconfig}"]
+    process = subprocess.Popen([sys.executable, "-m", "reconciler.agent", *arguments], stderr=subprocess.DEVNULL)
+
+    def has(annotation, value=""):
+        node = json.loads(admin.get(NODES.path(name=OURS)))
+        return value in node["metadata"]["annotations"].get(annotation, "none")
+
+    try:
+        eventually(lambda: has(names.INVENTORY, "A100"), "the agent tells what boards there are")
+        order = write_spec({0: layout(("3g.20gb", 4))}, {0: ()}, "18")
+        admin.merge_patch(NODES.path(name=OURS), {"metadata": {"annotations": order}})
+        eventually(lambda: has(names.STATUS_PLAN, "18"), "the agent carries out the order")
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+    node = json.loads(admin.get(NODES.path(name=OURS)))
+    assert node["status"]["allocatable"]["nvidia.com/mig-3g.20gb"] == "1"
+
+
 def test_the_report_on_another_node_is_refused(agent):
     with pytest.raises(Forbidden, match=f"the agent of node {OURS} may not change node {FOREIGN}"):
         patch(agent, FOREIGN, deepcopy(REPORT))
 
 
 def test_a_token_that_is_of_no_pod_is_of_no_node(sandbox, admin, agent, tmp_path):
-    stray = connect(sandbox, admin, tmp_path)
+    stray = Client.load(configure(sandbox, admin, tmp_path))
     with pytest.raises(Forbidden, match=f"the agent of no node .* may not change node {OURS}"):
         patch(stray, OURS, deepcopy(REPORT))
     stray.close()
