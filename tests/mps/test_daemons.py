@@ -235,10 +235,11 @@ def test_the_next_agent_finds_the_daemon_running_and_the_programs_that_use_it(no
 AGENT = """
     import sys
     from pathlib import Path
+    from reconciler.agent.mps.daemon import Pace
     from reconciler.agent.mps.site import MpsSite
     from reconciler.agent.mps.supervisor import Supervisor
     site = MpsSite(root=Path({root!r}), uid={uid}, program={program!r})
-    daemons = Supervisor(site)
+    daemons = Supervisor(site, pace=Pace(first_s=20.0))
     daemons.start({board!r}, 1000)
     print("fault:", daemons.fault({board!r}), flush=True)
     sys.stdin.read()
@@ -281,14 +282,16 @@ def test_what_anybody_may_write_does_not_make_a_process_the_daemon(node):
     """The daemon's file with its PID is open to all (0666): another process that it names is left alone."""
     node.site.prepare(GPU)
     with subprocess.Popen(["sleep", "600"]) as stranger:
-        (node.site.pipes(GPU) / "nvidia-cuda-mps-control.pid").write_text(str(stranger.pid))
-        daemons = node.supervisor()
-        daemons.start(GPU, 1000)
-        assert node.pid(GPU) != stranger.pid
-        assert daemons.fault(GPU) is None
-        daemons.stop(GPU)
-        assert stranger.poll() is None
-        stranger.kill()
+        try:
+            (node.site.pipes(GPU) / "nvidia-cuda-mps-control.pid").write_text(str(stranger.pid))
+            daemons = node.supervisor(start_s=0.5)
+            daemons.start(GPU, 1000)
+            assert daemons.fault(GPU) is None
+            assert node.pid(GPU) != stranger.pid
+            daemons.stop(GPU)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "99999999999999999999", "4194304"])
