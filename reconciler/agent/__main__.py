@@ -14,6 +14,7 @@ from kube.errors import ConfigError
 from kube.events import EventRecorder, ObjectRef
 from policies import __version__, names
 from policies.view import PodView
+from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.agent.tenants import Tell
@@ -37,7 +38,18 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Of what must outlive the agent, on the node.",
 )
-@click.option("--device-ids", default="env", type=click.Choice(["env"]), help="How containers are told their devices.")
+@click.option(
+    "--device-ids",
+    default="env",
+    type=click.Choice(["env", "cdi"]),
+    help="How containers are told their devices: by a variable, or by CDI, whose names a reboot does not change.",
+)
+@click.option(
+    "--cdi-directory",
+    default="/var/run/cdi",
+    type=click.Path(path_type=Path),
+    help="Where the container runtime looks for CDI devices.",
+)
 @click.option(
     "--mps-directory",
     default="/run/apportion/mps",
@@ -60,6 +72,7 @@ def main(
     kubelet_directory: Path,
     state_directory: Path,
     device_ids: str,
+    cdi_directory: Path,
     mps_directory: Path,
     mps_user_id: int,
     mps_on_host: bool,
@@ -102,6 +115,8 @@ def main(
             device_ids=device_ids,
             mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host),
             tell=tell,
+            config_maps=KubeConfigMaps(client),
+            cdi=cdi_directory,
         )
         _serve_machine(client, machine, stop, port, node_name)
     recorder.close()
@@ -125,9 +140,10 @@ def _serve_simulated(
     def reject(pod: PodView, message: str) -> None:
         tell(pod, names.ADMISSION_ERROR, message)
 
+    config_maps = KubeConfigMaps(client)
     service = Service(
         client,
-        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency]),
+        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency], config_maps),
         labels=selector,
         workers=workers,
     )

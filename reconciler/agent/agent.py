@@ -4,7 +4,7 @@ A pass looks at everything afresh and may be run at any time, any number of time
 kubelet has not taken over an announcement or a board has failed, it asks to be run for again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Final
 
@@ -29,7 +29,7 @@ from reconciler.agent.apply import (
     next_steps,
 )
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, base_id, device_id, read_device_id
-from reconciler.agent.fixed.announced import announced, in_force, resource_told, with_whole
+from reconciler.agent.fixed.announced import Announced, announced, in_force, resource_told, with_whole
 from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
@@ -49,6 +49,10 @@ POLL_S: Final = 0.02  # how soon the kubelet is asked again; then after an eight
 KUBELET_PATIENCE_S: Final = 10.0  # a kubelet that takes longer is reported
 
 _log: Final = structlog.get_logger()
+
+
+NameDevices = Callable[[Iterable[str], Collection[str]], None]
+"""Takes the ids of all devices that exist, and of those that pods hold. Raises DriverError."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -76,7 +80,7 @@ class NodeAgent:
 
     Between passes it remembers only how to pace itself. `tenants` looks after the pods that hold slices, where what they
     were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
-    the node, of which the kubelet may not know yet.
+    the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they are announced.
     """
 
     def __init__(
@@ -87,13 +91,16 @@ class NodeAgent:
         *,
         fixed: FixedLayouts | None = None,
         pods: Callable[[], Iterable[PodView]] = tuple,
+        name_devices: NameDevices | None = None,
     ) -> None:
         self._driver = driver
         self._kubelet = kubelet
         self._tenants = tenants
         self._fixed = fixed or FixedLayouts()
         self._pods = pods
-        self._told_since: dict[str, float] = {}  # of boards with a fixed layout: since when all that is withdrawn is told
+        self._name = name_devices
+        # Of boards with a fixed layout: since when the API server has known of all that is withdrawn.
+        self._told_since: dict[str, float] = {}
         self._failures: dict[str, _Failure] = {}
         self._disagrees_since: float | None = None
 
@@ -113,6 +120,8 @@ class NodeAgent:
         allocated = self._kubelet.allocated()
         boards, steps = self._work(node, allocated, now)
         devices = _devices(node, boards.values(), steps, allocated)
+        if self._name:
+            self._name([one.id for board in boards.values() for one in _announced(board, allocated)], allocated)
         self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
         self._note_told(boards.values(), steps, now)
@@ -256,7 +265,7 @@ class NodeAgent:
                 why = f"waits for the pods that hold {', '.join(map(str, held))} to end"
                 pending.append((names.LAYOUT_PENDING, f"GPU {entry.index} ({entry.uuid}): {why}"))
         faults += [(names.LAYOUT_INVALID, fault) for fault in self._fixed.faults]
-        faults += [(names.ANOTHER_PLUGIN, message) for message in neighbours(node, devices)]
+        faults += neighbours(node, devices)
         faults += pending
         if not faults:
             return Verdict(ok=True, reason=names.BOARDS_READY, message="")
@@ -296,12 +305,19 @@ def _devices(
     reported = (resource_told(item.profile) for items in node.reported.values() for item in items)
     devices: dict[str, dict[str, bool]] = {resource: {} for resource in (*filter(is_slice, node.capacity), *reported)}
     for board in boards:
-        step, fixture = steps[board.inventory.index], board.fixed.fixture if board.fixed else None
-        for item in board.slices:
-            if not (isinstance(step, Withdraw) and item in step.slices):
-                for device in announced(board.inventory.uuid, item, fixture, allocated):
-                    devices.setdefault(device.resource, {})[device.id] = board.healthy
+        step = steps[board.inventory.index]
+        withdrawn = step.slices if isinstance(step, Withdraw) else ()
+        for device in _announced(board, allocated, withdrawn):
+            devices.setdefault(device.resource, {})[device.id] = board.healthy
     return devices
+
+
+def _announced(board: BoardState, allocated: Mapping[str, Holder], but: Collection[Slice] = ()) -> Iterator[Announced]:
+    """Yield the devices of a board, but for those of some slices."""
+    fixture = board.fixed.fixture if board.fixed else None
+    for item in board.slices:
+        if item not in but:
+            yield from announced(board.inventory.uuid, item, fixture, allocated)
 
 
 def _healthy(devices: Devices) -> frozenset[str]:

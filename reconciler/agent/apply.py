@@ -153,9 +153,7 @@ def _next_step(order: Order | None, board: BoardState) -> Step:
     return _ordered_step(board, *layouts, cut=order.cut)
 
 
-def _ordered_step(
-    board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...], *, cut: bool
-) -> Step:
+def _ordered_step(board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...], *, cut: bool) -> Step:
     """Return what to do with a board that the leader wants to get from its basis to a target."""
     if why := _objection(board, target, basis):
         return Refuse(why)

@@ -57,6 +57,10 @@ Sharing = Callable[[Device], Grant]
 """What a container needs besides to share a board with others by this device: nothing for MIG."""
 
 
+Check = Callable[[Sequence[str]], None]
+"""Refuses ids of devices that may not be in one container. Raises InvalidArgument."""
+
+
 def by_variable(devices: Sequence[Device]) -> Grant:
     """Name devices to NVIDIA's container runtime."""
     return Grant(envs={names.VISIBLE_DEVICES: ",".join(dict.fromkeys(device.uuid for device in devices))})
@@ -74,14 +78,24 @@ class Grants:
         driver: which knows the UUIDs.
         naming: how devices are named to the container.
         sharing: what is needed besides, for each of them.
+        check: refuses devices that may not be in one container. Raises InvalidArgument.
     """
 
-    def __init__(self, driver: GpuDriver, *, naming: Naming = by_variable, sharing: Sharing = alone) -> None:
-        self._driver, self._naming, self._sharing = driver, naming, sharing
+    def __init__(
+        self,
+        driver: GpuDriver,
+        *,
+        naming: Naming = by_variable,
+        sharing: Sharing = alone,
+        check: Check = lambda _ids: None,
+    ) -> None:
+        self._driver, self._naming, self._sharing, self._check = driver, naming, sharing, check
 
     def grant(self, ids: Iterable[str]) -> Grant:
         """Return what a container gets with these devices. Raises DriverError, if one of them does not exist for one."""
-        devices = [self._device(one) for one in ids]
+        asked = tuple(ids)
+        self._check(asked)
+        devices = [self._device(one) for one in asked]
         return _merged([self._naming(devices), *map(self._sharing, devices)])
 
     def _device(self, one: str) -> Device:

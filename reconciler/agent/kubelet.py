@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from reconciler.agent.driver import base_id
+
 Devices = Mapping[str, Mapping[str, bool]]
 """Resource -> device id -> healthy. A resource without devices is one that has none now: its plugin stays."""
 
@@ -43,14 +45,16 @@ def preferred(
     Those that it must get come first.
 
     The slices of one pod are spread over boards, since two on one board are no more than a larger one. Among boards
-    the one with most held devices comes first, so that different pods are packed and whole boards stay free.
-    Deterministic.
+    the one with most held devices comes first, so that different pods are packed and whole boards stay free; but of
+    devices on which pods take turns that with the fewest, since each takes time from the others. Deterministic.
     """
-    packed = Counter(map(_board, held))
+    packed, turns = Counter(map(_board, held)), Counter(base_id(device) for device in held if base_id(device) != device)
     chosen = list(must)
     own, left = Counter(map(_board, must)), set(available).difference(must)
     while left and len(chosen) < size:
-        best = min(left, key=lambda device: (own[_board(device)], -packed[_board(device)], device))
+        best = min(
+            left, key=lambda device: (own[_board(device)], turns[base_id(device)], -packed[_board(device)], device)
+        )
         chosen.append(best)
         left.remove(best)
         own[_board(best)] += 1

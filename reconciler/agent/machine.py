@@ -1,15 +1,18 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.bins import Bins
+from reconciler.agent.cdi import DIRECTORY, CdiDevices, groups
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.events import BoardEvents
-from reconciler.agent.grants import Grants, Naming, by_variable
+from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.layouts import FixedLayouts
+from reconciler.agent.grants import Grants, by_variable
 from reconciler.agent.handed import Handed
 from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.mps.shares import Sharing
@@ -20,8 +23,8 @@ from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.processes import Processes
 from reconciler.agent.tenants import Tell, Tenants
 
-NAMINGS: Final[Mapping[str, Naming]] = {"env": by_variable}
-"""How containers can be told their devices, by the setting's value."""
+NAMINGS: Final = ("env", "cdi")
+"""How containers can be told their devices: by a variable, or by a name that the container runtime looks up."""
 
 
 class Machine:
@@ -33,17 +36,35 @@ class Machine:
         device_ids: one of NAMINGS.
         mps: how MPS is set up.
         tell: tells people of a pod.
+        config_maps: reads ConfigMaps of our namespace.
+        cdi: where the container runtime looks for the devices that are named so.
     """
 
-    def __init__(self, *, kubelet: Path, state: Path, device_ids: str, mps: MpsSite, tell: Tell) -> None:
+    def __init__(
+        self,
+        *,
+        kubelet: Path,
+        state: Path,
+        device_ids: str,
+        mps: MpsSite,
+        tell: Tell,
+        config_maps: ConfigMaps = no_config_maps,
+        cdi: Path = DIRECTORY,
+    ) -> None:
         self._tell = tell
         self._changed: Callable[[], None] = lambda: None
         self._daemons = Supervisor(mps, changed=self._pass_is_due)
         self._processes = Processes()
         self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=self._processes.name)
         self._handed = Handed(state / "handed.json")
-        naming = self._handed.remembering(NAMINGS[device_ids])
-        grants = Grants(self._driver, naming=naming, sharing=Sharing(mps, self._driver.boards))
+        self._cdi = CdiDevices(self._driver, groups(state), cdi) if device_ids == "cdi" else None
+        self._fixed = FixedLayouts(config_maps)
+        grants = Grants(
+            self._driver,
+            naming=self._handed.remembering(self._cdi or by_variable),
+            sharing=Sharing(mps, self._driver.boards),
+            check=self._fixed.check,
+        )
         self._kubelet = GrpcKubelet(kubelet, grants)
         self._events = BoardEvents(self._driver.watch)
         self._memory = MemoryWatch(self._driver, self._kubelet, tell)
@@ -52,7 +73,14 @@ class Machine:
         """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
         self._processes.of(pods)
         self._memory.start(pods)
-        return NodeAgent(self._driver, self._kubelet, Tenants(self._driver, self._handed, pods, self._tell))
+        return NodeAgent(
+            self._driver,
+            self._kubelet,
+            Tenants(self._driver, self._handed, pods, self._tell),
+            fixed=self._fixed,
+            pods=pods,
+            name_devices=self._cdi.refresh if self._cdi else None,
+        )
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin to watch; `changed` is called when something has happened for which a pass is due."""

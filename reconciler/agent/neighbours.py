@@ -17,8 +17,8 @@ _KEEP_OFF: Final = (
 )
 
 
-def neighbours(node: NodeState, announced: Collection[str]) -> Iterator[str]:
-    """Yield what another tool does on a node, each with the way out.
+def neighbours(node: NodeState, announced: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield (reason, message) of what another tool does on a node, or would have to do, each with the way out.
 
     Args:
         node: the node.
@@ -30,15 +30,18 @@ def neighbours(node: NodeState, announced: Collection[str]) -> Iterator[str]:
         if is_gpu(name) and name not in announced and str(amount) != "0"
     )
     if others:
-        yield f"another device plugin announces {', '.join(others)} on this node: {_KEEP_OFF}"
+        message = f"another device plugin announces {', '.join(others)} on this node: {_KEEP_OFF}"
+        yield names.ANOTHER_PLUGIN, message
     config, state = node.labels.get(names.MIG_CONFIG_LABEL, ""), node.labels.get(names.MIG_STATE_LABEL, "")
     if state:
-        yield (
+        message = (
             f"label {names.MIG_STATE_LABEL}: {state}: NVIDIA's mig-manager cuts boards of this node too: run the GPU operator "
-            f"with migManager.enabled=false, then take the label from the node"
+            "with migManager.enabled=false, then take the label from the node"
         )
+        yield names.MIG_MANAGER, message
     elif config and names.MIG_PARTED_LABEL not in node.labels:
-        yield (
+        message = (
             f"label {names.MIG_CONFIG_LABEL}: {config}: asks for a fixed layout, but nothing says which file has it: name "
             f"its ConfigMap in {names.SYSTEM_NAMESPACE} by the label {names.MIG_PARTED_LABEL}, or take the label from the node"
         )
+        yield names.LAYOUT_INVALID, message

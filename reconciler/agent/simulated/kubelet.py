@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from policies.needs import is_slice
 from policies.view import PodView
+from reconciler.agent.driver import base_id
 from reconciler.agent.kubelet import Devices, Holder, preferred
 
 Reject = Callable[[PodView, str], None]
@@ -73,8 +74,8 @@ class SimulatedKubelet:
         return {device: holder for device, (holder, _) in self._holders.items()}
 
     def holds(self, device: str) -> bool:
-        """Return whether a pod holds this device."""
-        return device in self._holders
+        """Return whether a pod holds this device, or a turn on it."""
+        return any(base_id(held) == device for held in self._holders)
 
     def _release(self, pods: Mapping[Holder, PodView]) -> None:
         """Take devices back from pods that are gone; a uid that was not remembered is that of the pod of this name."""

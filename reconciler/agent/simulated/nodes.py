@@ -7,6 +7,8 @@ import msgspec
 
 from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
+from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.node import NodeState
 from reconciler.agent.simulated.driver import SimulatedDriver
 from reconciler.agent.simulated.kubelet import Reject, SimulatedKubelet
@@ -31,7 +33,11 @@ LATENCIES: Final = {"none": Latency(0.0, 0.0), "real": Latency(0.15, 1.0)}
 
 
 def simulated_agent(
-    node: NodeState, pods: Callable[[], Iterable[PodView]], reject: Reject, latency: Latency
+    node: NodeState,
+    pods: Callable[[], Iterable[PodView]],
+    reject: Reject,
+    latency: Latency,
+    config_maps: ConfigMaps = no_config_maps,
 ) -> NodeAgent:
     """Return the agent of a node that is simulated; `pods` returns those that are bound to it."""
     memory = recall(node)
@@ -49,4 +55,4 @@ def simulated_agent(
         in_use=kubelet.holds,
         call_s=latency.call_s,
     )
-    return NodeAgent(driver, kubelet)
+    return NodeAgent(driver, kubelet, fixed=FixedLayouts(config_maps), pods=pods)

@@ -179,6 +179,18 @@ def test_a_board_is_announced_as_often_as_the_file_says():
     assert node.reported(0) == ["gpu team-a/notebook", "gpu free", "gpu free", "gpu free"]
 
 
+def test_pods_that_take_turns_are_spread_since_each_costs_the_others_time():
+    node = FixedNode(product=T4, count=2, mode="timeslicing", plugin=FOUR_TURNS)
+    for name in ("a", "b", "c"):
+        node.bind(f"team-a/{name}", "nvidia.com/gpu")
+    node.run()
+    free = ["gpu free", "gpu free"]
+    assert (node.reported(0), node.reported(1)) == (
+        ["gpu team-a/a", "gpu team-a/c", *free],
+        ["gpu team-a/b", "gpu free", *free],
+    )
+
+
 @pytest.mark.parametrize(
     ("labels", "count"),
     [pytest.param({}, 8, id="by-default"), pytest.param({names.REPLICAS_LABEL: "10"}, 20, id="label")],
@@ -195,7 +207,7 @@ def test_turns_are_taken_on_mig_devices():
     for name in ("a", "b", "c"):
         node.bind(f"team-a/{name}", THREE)
     node.run()
-    assert node.reported() == ["3g.20gb@0 team-a/a", "3g.20gb@0 team-a/b", "3g.20gb@4 team-a/c", "3g.20gb@4 free"]
+    assert node.reported() == ["3g.20gb@0 team-a/a", "3g.20gb@0 team-a/c", "3g.20gb@4 team-a/b", "3g.20gb@4 free"]
 
 
 def test_more_than_one_turn_for_a_container_is_refused_in_nvidias_words():
@@ -302,7 +314,7 @@ def test_mig_manager_on_the_node_is_told_with_the_way_out():
     node = FixedNode(labels={names.MIG_CONFIG_LABEL: "all-disabled", names.MIG_STATE_LABEL: "success"})
     assert node.condition() == (
         "False",
-        "AnotherDevicePlugin",
+        "MigManagerIsPresent",
         "label nvidia.com/mig.config.state: success: NVIDIA's mig-manager cuts boards of this node too: run the GPU operator "
         "with migManager.enabled=false, then take the label from the node",
     )
@@ -313,7 +325,7 @@ def test_a_wish_for_a_fixed_layout_without_a_file_is_not_passed_over():
     node = FixedNode(labels={names.MIG_CONFIG_LABEL: "all-1g.5gb"})
     assert node.condition() == (
         "False",
-        "AnotherDevicePlugin",
+        "FixedLayoutInvalid",
         "label nvidia.com/mig.config: all-1g.5gb: asks for a fixed layout, but nothing says which file has it: name its "
         "ConfigMap in apportion-system by the label nos.nebuly.com/mig-parted-configs, or take the label from the node",
     )
