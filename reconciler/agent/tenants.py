@@ -6,16 +6,21 @@ an Event: the board may come back, and who deletes the pod decides that it will 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import structlog
 
 from policies import names
 from policies.view import PodView
 from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import GpuDriver, read_device_id
+from reconciler.agent.driver import DriverError, GpuDriver, read_device_id
 from reconciler.agent.handed import Handed
 from reconciler.agent.kubelet import Holder
 
 Tell = Callable[[PodView, str, str], None]
 """Tells people of a pod: reason and message."""
+
+_log: Final = structlog.get_logger()
 
 
 class Tenants:
@@ -35,20 +40,32 @@ class Tenants:
     def look(self, allocated: Mapping[str, Holder], boards: Iterable[BoardState]) -> dict[str, str]:
         """Return device id -> uid of its holder, for each pod that was told of a device which is not there any more.
 
-        Tells of devices that do not exist. Raises DriverError.
+        Tells of devices that do not exist. What cannot be known now is no reason to send anybody away.
         """
         by_uuid = {board.inventory.uuid: board for board in boards}
         pods = {pod.key: pod for pod in self._pods()}
         held = {device: pods[holder] for device, holder in allocated.items() if holder in pods}
         self._tell_of({device: pod for device, pod in held.items() if not _exists(device, by_uuid)}, by_uuid)
-        told = self._handed.uuids() if held else {}
+        told = self._uuids_told() if held else {}
         return {
             device: pod.uid
             for device, pod in held.items()
-            if device in told
-            and _exists(device, by_uuid)
-            and told[device] != self._driver.device_uuid(*read_device_id(device))
+            if device in told and _exists(device, by_uuid) and self._is_another(device, told[device])
         }
+
+    def _uuids_told(self) -> Mapping[str, str]:
+        try:
+            return self._handed.uuids()
+        except DriverError as error:
+            _log.error("uuids_told_not_known", error=str(error))
+            return {}
+
+    def _is_another(self, device: str, told: str) -> bool:
+        """Return whether a device has not the UUID that was told; not if its board cannot say, which is that board's fault."""
+        try:
+            return self._driver.device_uuid(*read_device_id(device)) != told
+        except DriverError:
+            return False
 
     def _tell_of(self, gone: Mapping[str, PodView], boards: Mapping[str, BoardState]) -> None:
         for device, pod in gone.items():

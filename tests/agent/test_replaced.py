@@ -95,3 +95,25 @@ def test_a_share_by_mps_keeps_the_uuid_of_its_board(tmp_path):
     world.reboot()
     world.run()
     assert stale(world) == []
+
+
+def test_a_lost_board_and_what_was_told_of_it_hinder_no_other(tmp_path):
+    """Its slices are still the pod's; that they cannot be asked for their UUIDs now proves nothing."""
+    world = World({0: [("3g.20gb", 0)]}, count=2, pods=[("team-a/train", MIG_3G)], state=tmp_path)
+    world.start_container("team-a/train")
+    world.run()
+    world._hardware.machine.lose(world.uuids[0])
+    world.order({1: layout(("7g.40gb", 0))})
+    world.act()
+    assert world.condition()[1] == "BoardFailed"
+    assert world.reported(0) == ["3g.20gb@0 team-a/train"]
+    assert world.reported(1) == ["7g.40gb@0 free"]
+    assert stale(world) == []
+
+
+def test_if_it_cannot_be_read_what_was_told_nobody_has_to_go(world, tmp_path):
+    (tmp_path / "handed.json").write_text("{")
+    world.reboot()
+    world.run()
+    assert world.layout(0) == layout(("3g.20gb", 0), ("3g.20gb", 4))
+    assert stale(world) == []
