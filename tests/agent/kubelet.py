@@ -247,7 +247,9 @@ class _Lister(PodResourcesListerServicer):
         return rpb.AllocatableResourcesResponse(devices=_devices(healthy))
 
     def _note(self, method, context):
-        self._kubelet.asked.append(method)
+        with self._kubelet._changed:
+            self._kubelet.asked.append(method)
+            self._kubelet._changed.notify_all()
         if self._kubelet.refuses_reading and (refusal := self._kubelet.refuses_reading.pop(0)):
             context.abort(*refusal)
 

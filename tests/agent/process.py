@@ -32,10 +32,12 @@ class AgentProcess:
         driver: whether NVML's library can be found.
         kubelet: whether the kubelet runs.
         node: how the node is labelled, as for `raw_node`.
+        environment: variables of the agent besides.
         options: of the machine.
     """
 
-    def __init__(self, *products, driver=True, kubelet=True, node=None, **options):
+    def __init__(self, *products, driver=True, kubelet=True, node=None, environment=None, **options):
+        self._environment = environment or {}
         self.directory = Path(tempfile.mkdtemp(prefix="agent-"))
         self.machine = Machine(self._made("machine"), *products, **options)
         self.kubelet = KubeletServer()
@@ -84,6 +86,7 @@ class AgentProcess:
             "LD_LIBRARY_PATH": str(self._libraries),
             "PATH": "/usr/bin:/bin",
             **self.machine.environment,
+            **self._environment,
         }
         self._log = (self.directory / "log").open("a+")
         self._process = subprocess.Popen(
@@ -123,9 +126,10 @@ class AgentProcess:
                 self.node["status"][field] = {name: amount for name, amount in merged.items() if amount is not None}
             self._changed()
 
-    def bind(self, key, **fields):
+    def pod(self, kind, key, **fields):
+        """Send a pod of this node down the watch: `ADDED`, `MODIFIED` or `DELETED`."""
         self.version += 1
-        self.pods.send("ADDED", raw_pod(key, node="n1", version=str(self.version), **fields))
+        self.pods.send(kind, raw_pod(key, node="n1", version=str(self.version), **fields))
 
     # What can be seen.
 

@@ -42,10 +42,13 @@ def test_a_slice_is_cut_announced_told_and_given(agent):
     patch = agent.wait(done("1"))
     assert patch["status"]["allocatable"] == {THREE: "1"}, "plan and allocatable arrive together (P16)"
     assert condition(agent.node) == READY
+    looks = agent.kubelet.asked.count("List")
+    agent.pod("ADDED", "team-a/train", limits={THREE: 1}, phase="Pending")
+    agent.kubelet.wait(lambda kubelet: kubelet.asked.count("List") > looks)
     answer = agent.kubelet.admit("team-a/train", THREE)
     assert set(answer.envs) == {"NVIDIA_VISIBLE_DEVICES"}
     assert answer.envs["NVIDIA_VISIBLE_DEVICES"].startswith("MIG-")
-    agent.bind("team-a/train", limits={THREE: 1}, phase="Running")
+    agent.pod("MODIFIED", "team-a/train", limits={THREE: 1}, phase="Running")
     agent.wait(lambda node: agent.placements(node)["0"][0].get("pod") == "team-a/train")
 
 
@@ -159,7 +162,7 @@ def test_its_memory_is_below_ninety_mib_with_eight_boards_cut_into_fifty_six_sli
         assert allocatable(agent.node, ONE) == "56"
         for n in range(56):
             agent.kubelet.admit(f"team-a/p{n}", ONE)
-            agent.bind(f"team-a/p{n}", limits={ONE: 1}, phase="Running")
+            agent.pod("ADDED", f"team-a/p{n}", limits={ONE: 1}, phase="Running")
         agent.wait(lambda node: sum(item["used"] for items in agent.placements(node).values() for item in items) == 56)
         assert agent.resident_mib() <= 90
         print(f"{agent.resident_mib():.1f} MiB")

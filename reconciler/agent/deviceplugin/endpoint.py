@@ -15,6 +15,7 @@ from reconciler.agent.proto.deviceplugin_pb2_grpc import RegistrationStub, add_D
 KUBELET_SOCKET: Final = "kubelet.sock"
 VERSION: Final = "v1beta1"
 ANSWER_S: Final = 5.0  # the kubelet calls back before it answers
+STOP_S: Final = 5.0
 THREADS: Final = 4  # one listens for the kubelet as long as it is connected; they are made when they are needed
 
 File = tuple[int, int]
@@ -84,10 +85,10 @@ class Endpoint:
         self._kubelet = self._file = None
         self.plugin.forget()
         if self._server:
-            self._server.stop(grace=None).wait()
+            self._server.stop(grace=None).wait(STOP_S)
             self._server = None
         if self._pool:
-            self._pool.shutdown()
+            self._pool.shutdown(wait=False)  # an answer may still wait for the driver
             self._pool = None
 
     def _register(self) -> None:

@@ -7,6 +7,7 @@ heard of it yet. Names and arguments of the methods are those of the protocol.
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import grpc
@@ -62,7 +63,8 @@ class DevicePlugin(DevicePluginServicer):
     def ListAndWatch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
         """Yield all devices, now and after each change, until the kubelet or we hang up."""
         self._listener = context
-        context.add_callback(self._wake)
+        if not context.add_callback(partial(self._ended, context)):
+            self._ended(context)
         told: Mapping[str, bool] | None = None
         while (told := self._next(told, context)) is not None:
             yield pb.ListAndWatchResponse(
@@ -71,9 +73,6 @@ class DevicePlugin(DevicePluginServicer):
                     for device, healthy in sorted(told.items())
                 ]
             )
-        if self._listener is context:
-            self._listener = None
-            self._dropped()
 
     def GetPreferredAllocation(
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
@@ -120,9 +119,13 @@ class DevicePlugin(DevicePluginServicer):
                 self._changed.wait()
         return None
 
-    def _wake(self) -> None:
+    def _ended(self, context: grpc.ServicerContext) -> None:
+        """Note that a stream has ended: told by gRPC, which then need not ask for more of what is yielded."""
         with self._changed:
             self._changed.notify_all()
+        if self._listener is context:
+            self._listener = None
+            self._dropped()
 
 
 def _answer(grant: Grant) -> pb.ContainerAllocateResponse:
