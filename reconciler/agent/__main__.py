@@ -60,6 +60,12 @@ if TYPE_CHECKING:
     "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
 )
 @click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
+@click.option(
+    "--mps-cgroup",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Directory of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]",
+)
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
 @click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of simulated nodes.")
@@ -76,6 +82,7 @@ def main(
     mps_directory: Path,
     mps_user_id: int,
     mps_on_host: bool,
+    mps_cgroup: Path | None,
     simulated: bool,
     latency: str,
     selector: str,
@@ -113,7 +120,7 @@ def main(
             kubelet=kubelet_directory,
             state=_made(state_directory),
             device_ids=device_ids,
-            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host),
+            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
             tell=tell,
             config_maps=KubeConfigMaps(client),
             cdi=cdi_directory,
