@@ -7,6 +7,7 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -118,6 +119,10 @@ class GpuDriver(Protocol):
 
     def device_uuid(self, board: str, item: Slice) -> str:
         """Return the UUID by which a container gets a slice: the MIG device's, else the board's. Any thread may ask."""
+        ...
+
+    def device_uuids(self, board: str) -> Mapping[Slice, str]:
+        """Return the UUIDs of all complete MIG slices of a board, for less than asking for each."""
         ...
 
 

@@ -13,7 +13,7 @@ import structlog
 from policies import names
 from policies.view import PodView
 from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import DriverError, GpuDriver, read_device_id
+from reconciler.agent.driver import DriverError, GpuDriver, Slice, read_device_id
 from reconciler.agent.handed import Handed
 from reconciler.agent.kubelet import Holder
 
@@ -46,11 +46,12 @@ class Tenants:
         pods = {pod.key: pod for pod in self._pods()}
         held = {device: pods[holder] for device, holder in allocated.items() if holder in pods}
         self._tell_of({device: pod for device, pod in held.items() if not _exists(device, by_uuid)}, by_uuid)
-        told = self._uuids_told() if held else {}
+        there = self._uuids_there(by_uuid.keys() & {read_device_id(device)[0] for device in held})
+        told = self._uuids_told() if there else {}
         return {
             device: pod.uid
             for device, pod in held.items()
-            if device in told and _exists(device, by_uuid) and self._is_another(device, told[device])
+            if device in told and told[device] != there.get(read_device_id(device), told[device])
         }
 
     def _uuids_told(self) -> Mapping[str, str]:
@@ -60,12 +61,15 @@ class Tenants:
             _log.error("uuids_told_not_known", error=str(error))
             return {}
 
-    def _is_another(self, device: str, told: str) -> bool:
-        """Return whether a device has not the UUID that was told; not if its board cannot say, which is that board's fault."""
-        try:
-            return self._driver.device_uuid(*read_device_id(device)) != told
-        except DriverError:
-            return False
+    def _uuids_there(self, boards: Iterable[str]) -> dict[tuple[str, Slice], str]:
+        """Return the UUIDs of MIG slices now; those of a board that cannot say are left out: its fault tells of that."""
+        uuids: dict[tuple[str, Slice], str] = {}
+        for board in boards:
+            try:
+                uuids |= {(board, item): uuid for item, uuid in self._driver.device_uuids(board).items()}
+            except DriverError:
+                continue
+        return uuids
 
     def _tell_of(self, gone: Mapping[str, PodView], boards: Mapping[str, BoardState]) -> None:
         for device, pod in gone.items():

@@ -299,6 +299,7 @@ def test_a_slice_is_named_by_what_it_is_and_only_while_it_exists(make):
     first, last = (driver.device_uuid(GPU, Slice("1g.5gb", start)) for start in (0, 6))
     assert first.startswith("MIG-")
     assert first != last
+    assert driver.device_uuids(GPU) == {Slice("1g.5gb", 0): first, Slice("1g.5gb", 6): last}
     driver.destroy(GPU, Slice("1g.5gb", 0))
     assert driver.device_uuid(GPU, Slice("1g.5gb", 6)) == last, "never by position (P14)"
     with pytest.raises(InvalidArgument):
@@ -308,3 +309,4 @@ def test_a_slice_is_named_by_what_it_is_and_only_while_it_exists(make):
 def test_an_mps_slice_is_named_by_its_board(make):
     driver = make(Slice("10gb"), mig=False)
     assert driver.device_uuid(GPU, Slice("10gb")) == GPU
+    assert driver.device_uuids(GPU) == {}

@@ -76,8 +76,9 @@ def destroy(instance: Instance) -> None:
         pynvml.nvmlGpuInstanceDestroy(instance.handle)
 
 
-def device_uuid(board: Board, number: int) -> str | None:
-    """Return the UUID of the MIG device in the GPU instance of this number; None if it has none. Raises pynvml.NVMLError."""
+def device_uuids(board: Board) -> dict[int, str]:
+    """Return number of a GPU instance -> UUID of the MIG device in it. Raises pynvml.NVMLError."""
+    uuids: dict[int, str] = {}
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(board.handle)):
         try:
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(board.handle, index)
@@ -85,9 +86,8 @@ def device_uuid(board: Board, number: int) -> str | None:
             if is_one_of(error, pynvml.NVML_ERROR_NOT_FOUND):
                 continue
             raise
-        if pynvml.nvmlDeviceGetGpuInstanceId(device) == number:
-            return str(pynvml.nvmlDeviceGetUUID(device))
-    return None
+        uuids[pynvml.nvmlDeviceGetGpuInstanceId(device)] = str(pynvml.nvmlDeviceGetUUID(device))
+    return uuids
 
 
 def holders(board: Board, name: Callable[[int], str], number: int | None = None) -> str:

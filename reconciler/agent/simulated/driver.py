@@ -149,6 +149,11 @@ class SimulatedDriver:
             raise InvalidArgument(f"there is no {item}")
         return board if item.start is None else f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, device_id(board, item))}"
 
+    def device_uuids(self, board: str) -> dict[Slice, str]:
+        """Return the UUIDs of all MIG slices of a board. Raises InvalidArgument."""
+        whole = [item for item, complete in self._of(board).items() if complete and item.start is not None]
+        return {item: self.device_uuid(board, item) for item in whole}
+
     def fail(self, board: str, fault: str | None) -> None:
         """Let a board become unable to serve (an XID error, a dead daemon), or recover: None."""
         self._boards[board] = msgspec.structs.replace(self._boards[board], fault=fault)
