@@ -113,6 +113,15 @@ static void obey(int connection, char *command) {
     if (fault("stillborn")) reap(0);
   } else if (sscanf(command, "get_server_status %d", &number) == 1) {
     snprintf(answer, sizeof answer, "%s\n", number != server.pid ? "no such server" : fault("faulty") ? "FAULT" : fault("slow") ? "INITIALIZING" : "ACTIVE");
+  } else if (sscanf(command, "get_client_list %d", &number) == 1) {
+    for (int i = 0; i < attachments; i++) {
+      struct ucred who;
+      socklen_t length = sizeof who;
+      char byte;
+      if (recv(attached[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) continue; /* it has ended */
+      getsockopt(attached[i], SOL_SOCKET, SO_PEERCRED, &who, &length);
+      snprintf(answer + strlen(answer), sizeof answer - strlen(answer), "%d\n", who.pid);
+    }
   } else if (sscanf(command, "set_default_device_pinned_mem_limit 0 %31s", value) == 1) {
     strcpy(default_limit, value);
   } else if (sscanf(command, "set_device_pinned_mem_limit %d 0 %31s", &number, value) == 2 && number == server.pid) {

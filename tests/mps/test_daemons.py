@@ -113,12 +113,6 @@ def test_a_daemon_that_runs_and_does_not_serve_is_a_fault_and_is_left_to_recover
             "stillborn", r"its MPS servers fail: Server \d+ exited with status 1", id="A19-server-does-not-start"
         ),
         pytest.param("deaf", f"get_server_list as uid {UID}: Cannot find MPS", id="socket-is-closed", marks=needs_root),
-        pytest.param(
-            "rooted",
-            f"its MPS server runs as uid 0: programs of uid {UID} wait",
-            id="W32-another-uid",
-            marks=needs_root,
-        ),
     ],
 )
 def test_a_daemon_that_cannot_serve_from_the_start_is_told_of_and_tried_again(node, fault, said):
@@ -139,6 +133,20 @@ def test_a_server_that_fails_with_each_program_is_a_fault(node):
         assert program.recv(99) == b""
     said = node.until(lambda: daemons.fault(GPU))
     assert re.fullmatch(r"its MPS servers fail: Server \d+ exited with status 1", said)
+    node.until(lambda: daemons.fault(GPU) is None)
+
+
+@needs_root
+def test_a_server_of_another_user_is_a_fault_as_long_as_somebody_uses_it(node):
+    """W32: clients of the right uid wait until it has none; then it is replaced when the next one comes."""
+    node.break_by("rooted")
+    daemons = node.supervisor()
+    daemons.start(GPU, 1000)
+    assert daemons.fault(GPU) is None
+    with node.attach(GPU) as program:
+        assert program.recv(99) == b"ACTIVE\n"
+        said = node.until(lambda: daemons.fault(GPU))
+        assert said == f"its MPS server runs as uid 0: programs of uid {UID} wait until its own have ended"
     node.until(lambda: daemons.fault(GPU) is None)
 
 
@@ -177,6 +185,38 @@ def test_a_directory_is_passed_by_its_owner_or_by_all(make, mode, owned, closed)
         assert sites.first_closed(below, uid) == (directory if closed else None)
     finally:
         directory.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("on_host", "uid", "command"),
+    [
+        pytest.param(False, None, ["nvidia-cuda-mps-control", "-f"], id="here"),
+        pytest.param(False, 1000, ["nvidia-cuda-mps-control", "-f"], id="here-as-the-child-that-changes-its-user"),
+        pytest.param(
+            True, None, ["nsenter", "--target", "1", "--mount", "--", "nvidia-cuda-mps-control", "-f"], id="there"
+        ),
+        pytest.param(
+            True,
+            1000,
+            [
+                "nsenter",
+                "--target",
+                "1",
+                "--mount",
+                "--setuid",
+                "1000",
+                "--setgid",
+                "1000",
+                "--",
+                "nvidia-cuda-mps-control",
+                "-f",
+            ],
+            id="there-as-the-user-that-nsenter-becomes",
+        ),
+    ],
+)
+def test_the_program_is_run_here_or_among_the_files_of_the_node(on_host, uid, command):
+    assert sites.MpsSite(on_host=on_host).command("-f", uid=uid) == command
 
 
 def test_a_missing_program_is_one_clear_reason(make):
@@ -332,6 +372,27 @@ def test_a_daemon_moves_to_the_cgroup_that_is_named(make, tmp_path):
     daemons.start(GPU, 1000)
     assert "cannot be moved to the cgroup" in daemons.fault(GPU)
     assert cannot.pid(GPU) is None
+
+
+@needs_root
+def test_a_daemon_is_in_its_own_cgroup_with_its_server(make):
+    """What ends all that is in the agent's cgroup, as a container runtime does, does not end it."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    cgroup = next((Path(place) / "apportion-mps-test" for _, place, kind, *_ in mounts if kind == "cgroup2"), None)
+    try:
+        node = make(cgroup=cgroup)
+        cgroup.mkdir()
+    except (OSError, AttributeError):
+        pytest.skip("cgroups cannot be made here")
+    try:
+        daemons = node.supervisor()
+        daemons.start(GPU, 1000)
+        assert daemons.fault(GPU) is None
+        for pid in (node.pid(GPU), node.ask(GPU, "get_server_list")):
+            assert "0::/apportion-mps-test" in Path(f"/proc/{pid}/cgroup").read_text()
+        daemons.stop(GPU)
+    finally:
+        cgroup.rmdir()
 
 
 @needs_root

@@ -41,6 +41,10 @@ class Control:
         """Return ACTIVE, INITIALIZING or FAULT; what an older daemon says, which does not know. Raises DriverError."""
         return self._ask(f"get_server_status {server}").strip()
 
+    def clients(self, server: int) -> tuple[int, ...]:
+        """Return the PIDs of the programs that use a server. Raises DriverError."""
+        return _pids(self._ask(f"get_client_list {server}"))
+
     def start_server(self) -> None:
         """Start a server for the clients' uid, which takes some 100 ms after this. Raises DriverError."""
         self._ask(f"start_server -uid {self._site.uid}")

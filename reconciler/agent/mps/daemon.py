@@ -191,8 +191,11 @@ class Daemon:
             self._control.start_server()
         server = self._active_server()
         owner, uid = _owner(server), self._site.uid
-        if owner not in (uid, None):
-            raise DriverError(f"its MPS server runs as uid {owner}: programs of uid {uid} wait until those have ended")
+        # A server of another user is replaced when the next client comes, but not before its own have ended (pain W32).
+        if owner not in (uid, None) and self._control.clients(server):
+            raise DriverError(
+                f"its MPS server runs as uid {owner}: programs of uid {uid} wait until its own have ended"
+            )
         if server not in self._control.servers_as_client():
             raise DriverError(f"uid {uid} is told of other MPS servers than the agent")
 

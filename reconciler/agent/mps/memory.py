@@ -76,9 +76,10 @@ class MemoryWatch:
     def look(self, pods: Iterable[PodView], now: float) -> None:
         """Look once, at `now` seconds, never set back. Raises DriverError, KubeletError; then nothing is remembered of it."""
         by_key = {pod.key: pod for pod in pods}
-        boards = {board.uuid: board for board in self._driver.boards()}
+        held = {device: holder for device, holder in self._kubelet.allocated().items() if _is_mps(device)}
+        boards = {board.uuid: board for board in self._driver.boards()} if held else {}
         uses: dict[tuple[str, str], Use] = {}
-        for board, shares in _shares(self._kubelet.allocated(), boards).items():
+        for board, shares in _shares(held, boards).items():
             processes = self._driver.clients(board)
             pods_of = {process.pid: uid for process in processes if (uid := self._pod(process.pid))}
             used = memory_by_pod(processes, pods_of)
@@ -110,11 +111,15 @@ class MemoryWatch:
             self._fault = fault
 
 
-def _shares(allocated: Mapping[str, Holder], boards: Mapping[str, BoardInventory]) -> dict[str, Counter[Holder]]:
+def _is_mps(device: str) -> bool:
+    return bin_gb(read_device_id(device)[1].profile) is not None
+
+
+def _shares(held: Mapping[str, Holder], boards: Mapping[str, BoardInventory]) -> dict[str, Counter[Holder]]:
     """Return board -> holder -> MiB of its MPS slices there."""
     shares: dict[str, Counter[Holder]] = {}
-    for device, holder in allocated.items():
+    for device, holder in held.items():
         board, item = read_device_id(device)
-        if board in boards and bin_gb(item.profile):
+        if board in boards:
             shares.setdefault(board, Counter())[holder] += limit_mib(boards[board], item.profile)
     return shares
