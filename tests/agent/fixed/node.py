@@ -67,6 +67,9 @@ class FixedNode(World):
         self.fixed = FixedLayouts(self._config_map)
         self.agent = NodeAgent(self.driver, self._counted, fixed=self.fixed, pods=self.pods.values)
 
+    def finish(self):
+        super().finish(after=FixedNode.restart)
+
     @property
     def _counted(self):
         return self.agent._kubelet
@@ -104,4 +107,4 @@ class FixedNode(World):
         device = device_id(board, item)
         assert not any(held.startswith(device) for held in self._kubelet.allocated()), "destroyed under a pod"
         assert not any(one.startswith(device) for one in self._kubelet.allocatable()), "destroyed while offered"
-        assert self.now - self.told_at[device] >= SETTLE_S, "destroyed before it had got about"
+        assert self.now - self.told_at.get(device, self.now) >= SETTLE_S, "destroyed before it had got about"

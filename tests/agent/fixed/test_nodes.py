@@ -71,6 +71,23 @@ def test_nothing_is_destroyed_before_it_has_got_about_that_it_is_withdrawn():
     assert node.layout(0) == layout(("3g.20gb", 0), ("3g.20gb", 4))
 
 
+def test_what_becomes_free_later_gets_about_by_itself():
+    """The kubelet has just restarted and lists nothing, so that its word alone would not do."""
+    node = FixedNode({0: [("2g.10gb", 0), ("2g.10gb", 2)]}, pods=[("team-a/train", TWO)])
+    node.config_maps["default-mig-parted-config"] = {"config.yaml": THREES}
+    node.label(MIG_PARTED_LABEL="default-mig-parted-config", MIG_CONFIG_LABEL="chosen")
+    node.act()
+    node.act()
+    assert node.reported() == ["2g.10gb@0 team-a/train", "2g.10gb@2 withdrawn"]
+    node.now += SETTLE_S
+    node.end("team-a/train")
+    node._kubelet._known = node._kubelet._announced = {}
+    node.act()
+    assert node.reported() == ["2g.10gb@0 withdrawn", "2g.10gb@2 withdrawn"]
+    node.run()
+    assert node.reported() == ["3g.20gb@0 free", "3g.20gb@4 free"]
+
+
 def test_a_pod_that_was_bound_meanwhile_gets_its_slice():
     """Scheduled before the withdrawal got about: the kubelet does not know it yet, the API server does."""
     node = FixedNode({0: [("2g.10gb", 0)]})
@@ -100,6 +117,17 @@ def test_what_a_pod_holds_counts_where_it_lies():
     node.label(MIG_PARTED_LABEL="default-mig-parted-config", MIG_CONFIG_LABEL="chosen")
     node.run()
     assert node.reported() == ["1g.5gb@0 free", "1g.5gb@1 free", "1g.5gb@2 free", "3g.20gb@4 team-a/train"]
+
+
+def test_of_two_that_would_do_the_one_that_a_pod_holds_stays():
+    node = FixedNode({0: [("3g.20gb", 0), ("3g.20gb", 4)]}, pods=[("team-a/train", THREE)])
+    assert node.reported() == ["3g.20gb@0 team-a/train", "3g.20gb@4 free"]
+    node.config_maps["default-mig-parted-config"] = {
+        "config.yaml": mig_parted('devices: all, mig-enabled: true, mig-devices: {"3g.20gb": 1}')
+    }
+    node.label(MIG_PARTED_LABEL="default-mig-parted-config", MIG_CONFIG_LABEL="chosen")
+    node.run()
+    assert (node.reported(), node.condition()) == (["3g.20gb@0 team-a/train"], READY)
 
 
 def test_only_the_boards_that_are_named_are_touched():
