@@ -133,10 +133,10 @@ class AgentProcess:
 
     # What can be seen.
 
-    def wait(self, condition):
+    def wait(self, condition, patience_s=PATIENCE_S):
         """Wait until a patch has been written after which this holds of the node; return that patch."""
         while True:
-            patch, node = self.patches.get(timeout=PATIENCE_S)
+            patch, node = self.patches.get(timeout=patience_s)
             if condition(node):
                 return patch
 

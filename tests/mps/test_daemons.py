@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from reconciler.agent.driver import DriverError
 from reconciler.agent.mps import site as sites
@@ -182,7 +183,11 @@ def test_a_directory_is_passed_by_its_owner_or_by_all(make, mode, owned, closed)
     directory.chmod(mode)
     uid = os.geteuid() if owned else 4711
     try:
-        assert sites.first_closed(below, uid) == (directory if closed else None)
+        assert sites.first_closed(below, uid) == ((directory, mode) if closed else None)
+        seen_from_within = Path("/", *directory.parts[-1:])
+        assert sites.first_closed(seen_from_within / "pipe", uid, root=directory.parent) == (
+            (seen_from_within, mode) if closed else None
+        )
     finally:
         directory.chmod(0o755)
 
@@ -362,16 +367,16 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(node):
     await_end(pid)
 
 
-def test_a_daemon_moves_to_the_cgroup_that_is_named(make, tmp_path):
-    node = make(cgroup=tmp_path / "mps")
-    daemons = node.supervisor()
-    daemons.start(GPU, 1000)
-    assert (tmp_path / "mps" / "cgroup.procs").read_text() == str(node.pid(GPU))
-    cannot = make(cgroup=tmp_path / "nowhere" / "mps")
-    daemons = cannot.supervisor()
-    daemons.start(GPU, 1000)
-    assert "cannot be moved to the cgroup" in daemons.fault(GPU)
-    assert cannot.pid(GPU) is None
+@pytest.mark.parametrize("place", ["no-cgroup", "nowhere/at-all"])
+def test_where_there_are_no_such_cgroups_a_daemon_serves_in_the_agents(make, tmp_path, place):
+    """As on a node with the first version of cgroups. It is logged: this daemon ends with the agent's container."""
+    with capture_logs() as logs:
+        daemons = make(cgroup=tmp_path / place).supervisor()
+        daemons.start(GPU, 1000)
+    assert daemons.fault(GPU) is None
+    assert [log["cgroup"] for log in logs if log["event"] == "mps_daemon_will_end_with_its_agent"] == [
+        str(tmp_path / place)
+    ]
 
 
 @needs_root
@@ -388,9 +393,12 @@ def test_a_daemon_is_in_its_own_cgroup_with_its_server(make):
         daemons = node.supervisor()
         daemons.start(GPU, 1000)
         assert daemons.fault(GPU) is None
-        for pid in (node.pid(GPU), node.ask(GPU, "get_server_list")):
+        server = int(node.ask(GPU, "get_server_list"))
+        for pid in (node.pid(GPU), server):
             assert "0::/apportion-mps-test" in Path(f"/proc/{pid}/cgroup").read_text()
+        ending = os.pidfd_open(server)
         daemons.stop(GPU)
+        await_end(ending)
     finally:
         cgroup.rmdir()
 

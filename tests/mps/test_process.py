@@ -73,4 +73,5 @@ def test_a_daemon_that_dies_takes_its_slices_from_the_node_and_brings_them_back(
     agent.wait(lambda node: node["status"]["allocatable"][TEN] == "0")
     assert condition(agent.node)[:2] == ("False", "BoardFailed")
     node.break_by()
-    agent.wait(lambda node: node["status"]["allocatable"][TEN] == "1")
+    # The longer the node has taken so far, the longer is the pause before it is started again.
+    agent.wait(lambda node: node["status"]["allocatable"][TEN] == "1", patience_s=60.0)

@@ -12,11 +12,14 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from reconciler.agent.driver import DriverError
+import structlog
+
 from reconciler.agent.mps.control import cannot_run
 from reconciler.agent.mps.site import PIPES, MpsSite
 
 PID_FILE: Final = "nvidia-cuda-mps-control.pid"  # the daemon writes it into its pipe directory
+
+_log: Final = structlog.get_logger()
 
 
 class Process:
@@ -48,12 +51,7 @@ class Process:
             raise cannot_run(site, error) from error
         started = cls(pid, os.pidfd_open(pid), child=True)
         if site.cgroup:
-            try:
-                _move(pid, site.cgroup)
-            except OSError as error:
-                started.end(0.0)
-                started.close()
-                raise DriverError(f"an MPS daemon cannot be moved to the cgroup {site.cgroup}: {error}") from error
+            _move(pid, site.cgroup)
         return started
 
     @classmethod
@@ -135,5 +133,11 @@ def _is_daemon(pid: int, pipes: Path) -> bool:
 
 
 def _move(pid: int, cgroup: Path) -> None:
-    cgroup.mkdir(exist_ok=True)
-    (cgroup / "cgroup.procs").write_text(str(pid), encoding="ascii")
+    """Move a process to a cgroup, which is made if it is not there. Where that fails it serves all the same, in ours."""
+    try:
+        cgroup.mkdir(exist_ok=True)
+        # Not made if it is missing: then this is no cgroup, as where the kernel's first version of them is used.
+        with (cgroup / "cgroup.procs").open("r+", encoding="ascii") as file:
+            file.write(str(pid))
+    except OSError as error:
+        _log.error("mps_daemon_will_end_with_its_agent", pid=pid, cgroup=str(cgroup), error=str(error))

@@ -22,6 +22,7 @@ PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 SELINUX: Final = Path("/sys/fs/selinux/enforce")  # is there if SELinux is on, enforcing or not
+NODE: Final = Path("/proc/1/root")  # the files of the node, where its processes are seen
 LABEL: Final = b"system_u:object_r:container_file_t:s0"  # what containers may use, by the policy of their runtimes
 
 
@@ -78,22 +79,23 @@ class MpsSite(msgspec.Struct, frozen=True, kw_only=True):
             raise DriverError(f"the directories of MPS cannot be made: {error}") from error
         if SELINUX.exists():
             _label(self.root / board)
-        if blocks := first_closed(pipes, self.uid):
+        if closed := first_closed(pipes, self.uid, NODE if self.on_host else Path("/")):
+            directory, mode = closed
             raise DriverError(
-                f"{blocks} is closed to uid {self.uid} (mode {stat.S_IMODE(blocks.stat().st_mode):04o}), so that no MPS "
-                f"client reaches {pipes}: run chmod o+x {blocks}, or move the root of MPS"
+                f"{directory} is closed to uid {self.uid} (mode {mode:04o}), so that no MPS client reaches {pipes}: run "
+                f"chmod o+x {directory}, or move the root of MPS"
             )
 
 
-def first_closed(path: Path, uid: int) -> Path | None:
-    """Return the first directory from / on, itself included, that a user cannot pass; None if it can reach it.
+def first_closed(path: Path, uid: int, root: Path = Path("/")) -> tuple[Path, int] | None:
+    """Return the first directory from / on, itself included, that a user cannot pass, and its mode; None if it can reach it.
 
-    Groups do not count: of which a container's process is a member is known only when it runs.
+    Groups do not count: of which a container's process is a member is known only when it runs. `root` is what / is.
     """
     for directory in (*reversed(path.parents), path):
-        found = directory.stat()
+        found = (root / directory.relative_to("/")).stat()
         if not found.st_mode & (stat.S_IXUSR if found.st_uid == uid else stat.S_IXOTH):
-            return directory
+            return directory, stat.S_IMODE(found.st_mode)
     return None
 
 
