@@ -224,6 +224,17 @@ def test_the_program_is_run_here_or_among_the_files_of_the_node(on_host, uid, co
     assert sites.MpsSite(on_host=on_host).command("-f", uid=uid) == command
 
 
+def test_among_the_files_of_the_node_our_own_variables_mean_nothing(monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/ours")
+    assert sites.MpsSite(on_host=True).environment(GPU) == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "CUDA_VISIBLE_DEVICES": GPU,
+        "CUDA_MPS_PIPE_DIRECTORY": f"/run/apportion/mps/{GPU}/pipe",
+        "CUDA_MPS_LOG_DIRECTORY": f"/run/apportion/mps/{GPU}/log",
+    }
+    assert sites.MpsSite().environment(GPU)["LD_LIBRARY_PATH"] == "/ours"
+
+
 def test_a_missing_program_is_one_clear_reason(make):
     """A21."""
     node = make(program="nvidia-cuda-mps-control-of-nobody")

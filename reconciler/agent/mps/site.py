@@ -23,6 +23,7 @@ LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 SELINUX: Final = Path("/sys/fs/selinux/enforce")  # is there if SELinux is on, enforcing or not
 NODE: Final = Path("/proc/1/root")  # the files of the node, where its processes are seen
+NODE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # ours says nothing of its files
 LABEL: Final = b"system_u:object_r:container_file_t:s0"  # what containers may use, by the policy of their runtimes
 
 
@@ -56,9 +57,9 @@ class MpsSite(msgspec.Struct, frozen=True, kw_only=True):
         return self.root / board / "output"
 
     def environment(self, board: str) -> dict[str, str]:
-        """Return the variables by which the program finds a board and its directories; all others are the agent's own."""
-        ours = {VISIBLE: board, PIPES: str(self.pipes(board)), LOGS: str(self.logs(board))}
-        return {**os.environ, **ours}
+        """Return the variables of the program: a board and its directories, and where it and its libraries are found."""
+        found = {"PATH": NODE_PATH} if self.on_host else os.environ
+        return {**found, VISIBLE: board, PIPES: str(self.pipes(board)), LOGS: str(self.logs(board))}
 
     def command(self, *arguments: str, uid: int | None = None) -> list[str]:
         """Return how the program is run; `uid`: as this user, of a group and nothing else that is its own."""
