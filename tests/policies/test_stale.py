@@ -34,6 +34,7 @@ def test_a_pod_whose_slice_was_made_anew_is_evicted_for_nobody():
     "fields",
     [
         pytest.param({"uid": "uid-of-the-next"}, id="made again under its name, while the agent has not reported yet"),
+        pytest.param({"node": "n2"}, id="bound elsewhere: an agent has no say on pods of another node"),
         pytest.param({"terminating": True}, id="on its way out already"),
         pytest.param({"refused_until": NOW + 1}, id="refused until later, by a budget"),
     ],
