@@ -1,18 +1,13 @@
 """Who has to go because the slice under it was made anew, by a reboot or the reset of a board (docs/adr/0023)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Final
 
 from policies import names
-from policies.annotations import PlacedSlice
-from policies.boards import Board
 from policies.decision import Evict
 from policies.ledger import Ledger
+from policies.occupancy import tally
 from policies.settings import QuotaSettings
 from policies.view import NodeView, PodView
-
-_REMEMBERED: Final = 1 << 14  # nodes
 
 
 def stale_holders(
@@ -34,7 +29,7 @@ def stale_holders(
         now: seconds since the epoch.
     """
     for node in nodes:
-        if not (reported := _stale(node.boards)):
+        if not (reported := tally(node.boards).stale):
             continue
         pods = {pod.uid: pod for pod in bound[node.name] if not pod.terminating and pod.refused_until <= now}
         for uid, (gpu, item) in reported.items():
@@ -50,9 +45,3 @@ def stale_holders(
                     message=f"GPU {gpu} of node {node.name} was reset or the node restarted, and {item.profile} was made "
                     "anew: the pod was given a device that is not there any more, and each restart would be given it again",
                 )
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _stale(boards: tuple[Board, ...]) -> Mapping[str, tuple[int, PlacedSlice]]:
-    """Return uid of the holder -> index of the board and slice, for all slices that were made anew under their holders."""
-    return {item.stale: (board.index, item) for board in boards for item in board.slices if item.stale}
