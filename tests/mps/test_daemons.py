@@ -16,6 +16,7 @@ from reconciler.agent.driver import DriverError
 from reconciler.agent.mps import site as sites
 from reconciler.agent.mps.control import Control
 from reconciler.agent.mps.daemon import Daemon
+from reconciler.agent.mps.logs import Logs
 from tests.mps.standin import UID, WAIT_S, await_end
 from tests.nvml.library import needs_gcc
 
@@ -437,6 +438,35 @@ def test_a_check_holds_for_a_minute(node):
     now[0] = 61.0
     assert daemon.fault() == "its MPS control daemon has not been checked for 61 s"
     daemon.stop()
+
+
+def test_what_cannot_be_read_is_a_fault_and_no_end_of_the_checks(node, monkeypatch):
+    daemons = node.supervisor()
+    daemons.start(GPU, 1000)
+
+    def refuse(_logs):
+        raise PermissionError(13, "Permission denied", "control.log")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Logs, "failed_server", refuse)
+        assert node.until(lambda: daemons.fault(GPU)) == "[Errno 13] Permission denied: 'control.log'"
+    node.until(lambda: daemons.fault(GPU) is None)
+
+
+def test_directories_that_cannot_be_made_are_a_fault(make, tmp_path):
+    (tmp_path / "file").write_text("")
+    daemons = make(root=tmp_path / "file" / "mps").supervisor()
+    daemons.start(GPU, 1000)
+    assert daemons.fault(GPU).startswith("the directories of MPS cannot be made: [Errno 20] Not a directory: ")
+
+
+def test_the_failure_of_a_server_is_not_held_against_the_next_daemon(node):
+    node.break_by("stillborn")
+    daemons = node.supervisor(fresh_s=600.0)
+    daemons.start(GPU, 1000)
+    assert "its MPS servers fail" in daemons.fault(GPU)
+    node.break_by()
+    node.until(lambda: daemons.fault(GPU) is None)
 
 
 def test_nobody_who_answers_is_not_a_daemon(node):

@@ -76,6 +76,7 @@ class Control:
                 cwd="/",
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=self._answer_s,
                 check=False,
                 user=child,

@@ -138,7 +138,7 @@ class Daemon:
                 else:
                     self._check()
                 fault = None
-            except DriverError as error:
+            except (DriverError, OSError) as error:
                 fault = str(error)
             if self._bell.wait(0.0):
                 return
@@ -158,12 +158,13 @@ class Daemon:
         self._site.prepare(self._board)
         found = Process.find(self._site, self._board)
         self._logs.skip()
+        self._server_failure = ("", 0.0)
         process = found or Process.start(self._site, self._board)
         try:
             self._await_answer(process)
             self._control.limit(self._limit_mib)
             self._check()
-        except DriverError:
+        except (DriverError, OSError):
             if not found:
                 process.end(0.0)
             process.close()

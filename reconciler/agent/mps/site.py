@@ -76,11 +76,12 @@ class MpsSite(msgspec.Struct, frozen=True, kw_only=True):
                 directory.chmod(0o755)
             if os.geteuid() == 0:
                 os.chown(logs, self.uid, self.uid)
+            closed = first_closed(pipes, self.uid, NODE if self.on_host else Path("/"))
         except OSError as error:
             raise DriverError(f"the directories of MPS cannot be made: {error}") from error
         if SELINUX.exists():
             _label(self.root / board)
-        if closed := first_closed(pipes, self.uid, NODE if self.on_host else Path("/")):
+        if closed:
             directory, mode = closed
             raise DriverError(
                 f"{directory} is closed to uid {self.uid} (mode {mode:04o}), so that no MPS client reaches {pipes}: run "
