@@ -33,10 +33,10 @@ from reconciler.agent.fixed.announced import Announced, announced, in_force, res
 from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
-from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletError
+from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletBehind, KubeletError
 from reconciler.agent.neighbours import neighbours
 from reconciler.agent.node import NodeState
-from reconciler.agent.report import Patch, Verdict, report, report_no_boards, report_verdict
+from reconciler.agent.report import Patch, Verdict, report, report_away, report_no_boards, report_verdict
 from reconciler.agent.restore import missing
 from reconciler.agent.tenants import Tenants
 
@@ -47,6 +47,8 @@ LONGEST_PAUSE_S: Final = 60.0
 FORGOTTEN_S: Final = 120.0  # a failure that nothing has followed for so long is no news any more
 POLL_S: Final = 0.02  # how soon the kubelet is asked again; then after an eighth of what it has taken so far
 KUBELET_PATIENCE_S: Final = 10.0  # a kubelet that takes longer is reported
+
+_DISAGREES: Final = "the kubelet does not offer what is announced, or still offers what is withdrawn"
 
 _log: Final = structlog.get_logger()
 
@@ -112,8 +114,10 @@ class NodeAgent:
             return self._act(node, now)
         except DriverError as error:
             patch = report_no_boards(node, Verdict(ok=False, reason=names.NO_BOARDS, message=str(error)), now)
+        except KubeletBehind as error:
+            return self._wait_for_kubelet(node, str(error), now)
         except KubeletError as error:
-            patch = report_verdict(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error)), now)
+            patch = report_away(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error)), now)
         return Outcome(patch, again_s=LOOK_AGAIN_S)
 
     def _act(self, node: NodeState, now: float) -> Outcome:
@@ -127,7 +131,7 @@ class NodeAgent:
         self._note_told(boards.values(), steps, now)
         verdict = self._verdict(node, boards.values(), devices)
         if listed != _healthy(devices):
-            return self._wait_for_kubelet(node, verdict, now)
+            return self._wait_for_kubelet(node, _DISAGREES, now)
         self._disagrees_since = None
         plan = node.annotations.get(names.STATUS_PLAN, "")
         if node.order and all(_dealt_with(boards.get(index), steps[index]) for index in node.order.target):
@@ -271,16 +275,14 @@ class NodeAgent:
             return Verdict(ok=True, reason=names.BOARDS_READY, message="")
         return Verdict(ok=False, reason=faults[0][0], message="; ".join(message for _, message in faults))
 
-    def _wait_for_kubelet(self, node: NodeState, verdict: Verdict, now: float) -> Outcome:
+    def _wait_for_kubelet(self, node: NodeState, why: str, now: float) -> Outcome:
         """Return what to do while the kubelet does not agree: nothing is reported that it does not say as well."""
         if self._disagrees_since is None:
             self._disagrees_since = now
         waited_s = max(0.0, now - self._disagrees_since)
         patch = None
         if waited_s >= KUBELET_PATIENCE_S:
-            message = "the kubelet does not offer what is announced, or still offers what is withdrawn"
-            verdict = Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=message)
-            patch = report_verdict(node, verdict, now)
+            patch = report_verdict(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=why), now)
         return Outcome(patch, again_s=max(POLL_S, min(1.0, waited_s / 8)))
 
     def _next_look(self, now: float) -> float | None:

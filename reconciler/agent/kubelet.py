@@ -37,6 +37,10 @@ class KubeletError(Exception):
     """The kubelet did not answer, or lacks a service that the agent needs; the message says which."""
 
 
+class KubeletBehind(KubeletError):  # noqa: N818 (it is no fault, unless it lasts)
+    """The kubelet has just started and does not know all pods yet: what it does not name is not free for that."""
+
+
 def preferred(
     available: Collection[str], size: int, held: Collection[str], must: Sequence[str] = ()
 ) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ class Machine:
     def agent(self, pods: Callable[[], Iterable[PodView]]) -> NodeAgent:
         """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
         self._processes.of(pods)
+        self._kubelet.of(pods)
         self._memory.start(pods)
         return NodeAgent(
             self._driver,

@@ -89,6 +89,18 @@ def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | Non
     return _patch(node, {}, {"conditions": conditions} if conditions else {})
 
 
+def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
+    """Return the patch that says why the kubelet gives nobody a slice now, or None if the node says so already.
+
+    Nothing is offered then: a pod that is bound meanwhile fails when the kubelet is back, if that is before its device is.
+    """
+    status = {
+        "allocatable": _changed(node.allocatable, dict.fromkeys(node.allocatable, 0)),
+        "conditions": _conditions(node, verdict, now),
+    }
+    return _patch(node, {}, {key: value for key, value in status.items() if value})
+
+
 def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that says why the driver knows no boards, or None if the node says so already.
 

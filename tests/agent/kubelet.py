@@ -46,6 +46,7 @@ class KubeletServer:
         self.registered = []  # (resource, endpoint), in order
         self.refuses = None  # (status, details) of Register
         self.refuses_reading = []  # (status, details) of the next calls of pod-resources; None: it is answered
+        self.knows_pods = True  # whether it has its pods from the API server
         self.asked = []  # methods of pod-resources
         self._endpoints = {}  # resource -> _Endpoint
         self._changed = threading.Condition()
@@ -228,7 +229,7 @@ class _Lister(PodResourcesListerServicer):
     def List(self, request, context):
         self._note("List", context)
         pods = {}
-        for device, (pod, resource) in self._kubelet.holders.items():
+        for device, (pod, resource) in self._kubelet.holders.items() if self._kubelet.knows_pods else ():
             pods.setdefault(pod, {}).setdefault(resource, []).append(device)
         return rpb.ListPodResourcesResponse(
             pod_resources=[

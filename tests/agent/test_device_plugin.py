@@ -9,11 +9,13 @@ from pathlib import Path
 import grpc
 import pytest
 
+from policies.view import view_pod
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.driver import InvalidArgument, Slice, device_id
 from reconciler.agent.grants import Grants
-from reconciler.agent.kubelet import KubeletError
+from reconciler.agent.kubelet import KubeletBehind, KubeletError
 from tests.agent.kubelet import PATIENCE_S, KubeletServer, Rejected
+from tests.builders import make_pod
 
 ONE, TWO, THREE, TEN_GB = (
     "nvidia.com/mig-1g.5gb",
@@ -68,6 +70,10 @@ def node(server):
     yield node
     node.kubelet.close()
     assert not node.kubelet.alive()
+
+
+def pod(key, **fields):
+    return view_pod(make_pod(key, limits={ONE: 1}, node="n1", **fields))
 
 
 def variables(answer):
@@ -241,6 +247,23 @@ def leave(path):
 def replace(path):
     path.unlink()
     leave(path)
+
+
+def test_a_kubelet_that_has_not_heard_of_its_pods_yet_is_not_believed(node, server):
+    """After its start it answers at once, before it has them from the API server: as if nothing were held."""
+    pods = [pod("team-a/train", phase="Running"), pod("team-a/coming", phase="Pending")]
+    node.kubelet.of(lambda: pods)
+    node.announce(ONE=[A0, A1])
+    server.admit("team-a/train", ONE)
+    assert node.kubelet.allocated() == {A0: "team-a/train"}
+    server.knows_pods = False
+    with pytest.raises(KubeletBehind) as caught:
+        node.kubelet.allocated()
+    assert str(caught.value) == "the kubelet does not know of pods that run on this node: team-a/train"
+    pods.pop(0)
+    assert node.kubelet.allocated() == {}
+    server.knows_pods = True
+    assert node.kubelet.allocated() == {A0: "team-a/train"}
 
 
 @pytest.mark.parametrize("remove", [Path.unlink, replace], ids=["removed", "replaced"])

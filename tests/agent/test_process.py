@@ -98,9 +98,8 @@ def test_a_kubelet_that_restarts_is_served_again_and_its_numbers_corrected(agent
     order(agent, "1", (), ("1g.5gb", 0), ("1g.5gb", 1))
     agent.wait(done("1"))
     agent.kubelet.stop()
-    agent.wait(lambda node: condition(node)[1] == "KubeletDisagrees")
+    agent.wait(lambda node: condition(node)[1] == "KubeletDisagrees" and allocatable(node, ONE) == "0")
     agent.kubelet.start()
-    agent.write_status(allocatable={ONE: "0"})
     agent.wait(lambda node: allocatable(node, ONE) == "2" and condition(node) == READY)
     assert agent.kubelet.admit("team-a/train", ONE).envs["NVIDIA_VISIBLE_DEVICES"]
 

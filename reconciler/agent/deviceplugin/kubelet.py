@@ -1,15 +1,16 @@
 """`Kubelet` over the sockets of the real one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from policies import names
+from policies.view import PodView
 from reconciler.agent.deviceplugin.plugins import LOOK_S, Plugins
 from reconciler.agent.deviceplugin.podresources import PodResources
 from reconciler.agent.driver import InvalidArgument, read_device_id
 from reconciler.agent.grants import Grants
-from reconciler.agent.kubelet import Devices, Holder, KubeletError
+from reconciler.agent.kubelet import Devices, Holder, KubeletBehind, KubeletError
 
 PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources"
@@ -27,12 +28,17 @@ class GrpcKubelet:
     def __init__(self, directory: Path, grants: Grants, *, look_s: float = LOOK_S) -> None:
         self._held: frozenset[str] = frozenset()
         self._announced: Devices = {}
+        self._pods: Callable[[], Iterable[PodView]] = tuple
         self._plugins = Plugins(directory / PLUGINS, grants, lambda: self._held, look_s=look_s)
         self._resources = PodResources(directory / POD_RESOURCES)
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin to look after the sockets; `changed` is called when a pass is due."""
         self._plugins.start(changed)
+
+    def of(self, pods: Callable[[], Iterable[PodView]]) -> None:
+        """Let it be the kubelet of the node on which these pods are, by the API server."""
+        self._pods = pods
 
     def alive(self) -> bool:
         """Return whether the sockets are looked after."""
@@ -60,8 +66,16 @@ class GrpcKubelet:
         return frozenset(ours)
 
     def allocated(self) -> Mapping[str, Holder]:
-        """Return which pod holds which of our devices. Raises KubeletError."""
-        found = {device: holder for device, holder in self._resources.allocated() if _is_ours(device)}
+        """Return which pod holds which of our devices. Raises KubeletError.
+
+        A kubelet that starts answers before it has heard of its pods, as if nothing were held. So it has to know all
+        that run by the API server; until then KubeletBehind is raised.
+        """
+        running = {pod.key for pod in self._pods() if pod.running}
+        pods = self._resources.pods()
+        if unknown := sorted(running - pods.keys()):
+            raise KubeletBehind(f"the kubelet does not know of pods that run on this node: {', '.join(unknown)}")
+        found = {device: pod for pod, devices in pods.items() for device in devices if _is_ours(device)}
         self._held = frozenset(found)
         return found
 

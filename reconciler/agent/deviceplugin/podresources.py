@@ -48,16 +48,15 @@ class PodResources:
         )
         return ((found.resource_name, device) for found in answer.devices for device in found.device_ids)
 
-    def allocated(self) -> Iterator[tuple[str, Holder]]:
-        """Yield (id, pod) of every device that a pod holds, of whatever plugin. Raises KubeletError."""
+    def pods(self) -> dict[Holder, list[str]]:
+        """Return every pod that the kubelet knows, with its devices of whatever plugin. Raises KubeletError."""
         answer: pb.ListPodResourcesResponse = self._ask("List", self._stub.List, pb.ListPodResourcesRequest())
-        return (
-            (device, f"{pod.namespace}/{pod.name}")
+        return {
+            f"{pod.namespace}/{pod.name}": [
+                device for container in pod.containers for found in container.devices for device in found.device_ids
+            ]
             for pod in answer.pod_resources
-            for container in pod.containers
-            for found in container.devices
-            for device in found.device_ids
-        )
+        }
 
     def close(self) -> None:
         """Hang up."""
