@@ -3,6 +3,8 @@
 import pytest
 
 from policies import names
+from reconciler.agent.driver import NoPermission
+from reconciler.agent.simulated.driver import SWITCH_MPS
 from tests.agent.hardware import NvmlHardware
 from tests.agent.world import World, layout
 from tests.builders import H100, T4
@@ -123,3 +125,23 @@ def test_a_board_leaves_mps_when_its_last_slice_has_gone(make):
     cut(world, {0: ()}, plan="2")
     assert (world.allocatable(), world.inventory().mig) == ({}, True)
     assert node.pid(board) is None
+
+
+def test_a_board_that_cannot_be_closed_to_others_offers_nothing_until_it_can(make):
+    """Its slices are there, and its daemon may even run: without the compute mode programs get past both."""
+    world, _ = make({"product": T4, "slices": {0: ["10gb"]}})
+    assert world.allocatable() == {TEN: 1}
+    world.faults[SWITCH_MPS] = NoPermission("set the compute mode of GPU 0: Insufficient Permissions")
+    world.restart()
+    world.act()
+    world.act()
+    assert world.allocatable() == {}
+    assert world.condition() == (
+        "False",
+        "BoardFailed",
+        f"GPU 0 ({world.uuids[0]}): set the compute mode of GPU 0: Insufficient Permissions",
+    )
+    world.faults.clear()
+    world.now += 60.0
+    world.run()
+    assert world.allocatable() == {TEN: 1}

@@ -12,9 +12,7 @@ from reconciler.agent.grants import Device, Grant, Mount
 from reconciler.agent.mps.site import PIPES, MpsSite
 
 LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-FIRST: Final = (
-    0  # a container sees one board, whichever it is on the node: keyed by another number, nothing is limited (A01)
-)
+FIRST: Final = 0  # the board that a container sees, whichever it is on the node: another number limits nothing (A01)
 SHM: Final = Path("/dev/shm")  # noqa: S108 (no file of ours: clients and servers exchange data in the node's)
 
 
