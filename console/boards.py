@@ -91,7 +91,7 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     # Of what it bears: until they are gone, slices are there of a mode in which a board no longer is.
     units = any(board.model.profile(item.profile) for item in board.slices) if board.slices else board.mode == names.MIG
     total = board.model.memory_units if units else board.model.nominal_gb
-    for item, start, length in _stretches(board):
+    for item, start, length in _stretches(board, total):
         if start > position:
             above += cell(_UNCUT * width, start - position)
             below += cell("", start - position)
@@ -106,15 +106,23 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     return above, below
 
 
-def _stretches(board: Board) -> Iterable[tuple[PlacedSlice, int, int]]:
-    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start."""
-    position = 0
-    for item in board.slices:
-        profile = board.model.profile(item.profile)
-        length = profile.memory_units if profile else bin_gb(item.profile)
-        if length is not None:
-            yield item, position if item.start is None else item.start, length
-            position += length
+def _stretches(board: Board, total: int) -> Iterable[tuple[PlacedSlice, int, int]]:
+    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start.
+
+    Pods that take turns on a board are drawn with equal parts of it.
+    """
+    position, turns = 0, sum(_length(board, item) is None for item in board.slices)
+    for number, item in enumerate(board.slices):
+        length = _length(board, item)
+        if length is None:
+            length = total * (number + 1) // turns - total * number // turns
+        yield item, position if item.start is None else item.start, length
+        position += length
+
+
+def _length(board: Board, item: PlacedSlice) -> int | None:
+    profile = board.model.profile(item.profile)
+    return profile.memory_units if profile else bin_gb(item.profile)
 
 
 def _shortened(text: str, room: int) -> str:

@@ -14,7 +14,7 @@ import structlog
 from policies import names
 from policies.annotations import BoardInventory
 from policies.needs import is_slice
-from policies.placement import bin_gb
+from policies.placement import bin_gb, resource_of
 from policies.view import PodView
 from reconciler.agent.apply import (
     BoardState,
@@ -29,7 +29,7 @@ from reconciler.agent.apply import (
     next_steps,
 )
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, base_id, device_id, read_device_id
-from reconciler.agent.fixed.announced import Announced, announced, in_force, resource_told, with_whole
+from reconciler.agent.fixed.announced import Announced, announced, in_force, with_whole
 from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
@@ -304,7 +304,7 @@ def _devices(
     node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step], allocated: Mapping[str, Holder]
 ) -> Devices:
     """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
-    reported = (resource_told(item.profile) for items in node.reported.values() for item in items)
+    reported = (resource_of(item.profile) for items in node.reported.values() for item in items)
     devices: dict[str, dict[str, bool]] = {resource: {} for resource in (*filter(is_slice, node.capacity), *reported)}
     for board in boards:
         step = steps[board.inventory.index]

@@ -7,7 +7,7 @@ import msgspec
 from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.needs import is_slice
-from policies.placement import profile_of, resource_of, size_of
+from policies.placement import profile_of
 from reconciler.agent.driver import WHOLE, Slice, base_id, device_id
 from reconciler.agent.fixed.layout import Fixture, Share, kept, plain
 
@@ -45,12 +45,6 @@ def told(item: Slice, share: Share) -> Placement:
         return Placement(share.resource.removeprefix(names.NVIDIA_PREFIX))
     profile = profile_of(share.resource)
     return Placement(profile, item.start) if profile == item.profile else Placement(profile)
-
-
-def resource_told(profile: str) -> str:
-    """Return the resource of which the planner was told by this profile."""
-    gigabytes, _ = size_of(profile)
-    return resource_of(profile) if gigabytes else names.NVIDIA_PREFIX + profile
 
 
 def in_force(board: BoardInventory, fixture: Fixture | None, held: Iterable[str]) -> Fixture | None:

@@ -55,7 +55,7 @@ class Fixture(msgspec.Struct, frozen=True, kw_only=True):
 
 def plain(profile: str) -> Share:
     """Return how slices of a profile are announced where nothing else is said."""
-    return Share(names.GPU if profile == WHOLE.profile else resource_of(profile))
+    return Share(resource_of(profile))
 
 
 def in_turns(replicas: int) -> Fixture:
