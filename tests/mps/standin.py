@@ -51,7 +51,7 @@ class Node:
         self.supervisors = []
 
     def pace(self, **pace):
-        quick = {"check_s": 0.1, "answer_s": 2.0, "start_s": 5.0, "first_s": WAIT_S, "restart": Backoff(0.02, 0.1)}
+        quick = {"check_s": 0.1, "answer_s": 10.0, "start_s": 10.0, "first_s": WAIT_S, "restart": Backoff(0.02, 0.1)}
         return Pace(**quick | pace)
 
     def supervisor(self, **pace):
