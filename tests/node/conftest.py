@@ -16,11 +16,11 @@ from console.sandbox.build import cache_directory, ensure_binaries
 from console.sandbox.lifecycle import Sandbox
 from console.sandbox.progress import Progress
 from console.sandbox.services import AGENT, RECONCILER, WEBHOOK
-from console.sandbox.watching import PodWatch
 from policies import names
 from tests.node.enclosure import Impossible, enclosed
-from tests.node.image import IMAGE
+from tests.node.image import IMAGE, PROGRAM
 from tests.node.programs import NODE_PROGRAMS
+from tests.node.timeline import Pods
 from tests.sandbox.waiting import create_namespace
 
 _numbers = itertools.count()
@@ -35,7 +35,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     lines = config.stash[_LINES]
     if lines:
         terminalreporter.section("node test")
-        for line in dict.fromkeys(lines):
+        for line in lines:
             terminalreporter.write_line(line)
 
 
@@ -80,7 +80,7 @@ def cluster(programs: dict[str, Path]) -> Iterator[Sandbox]:
     They run as processes of the sandbox, so their Deployments want no pods; those of the DaemonSet hold what the agent
     is given on a node, its rights and directories, while it runs as a process of the node.
     """
-    agent = {"name": "agent", "image": IMAGE, "imagePullPolicy": "Never", "command": ["/pause"]}
+    agent = {"name": "agent", "image": IMAGE, "imagePullPolicy": "Never", "command": [PROGRAM]}
     template = {"spec": {"containers": [{**agent, "livenessProbe": None, "readinessProbe": None}]}}
     with Sandbox.start({}, services=(WEBHOOK, RECONCILER)) as sandbox:
         system = f"--namespace={names.SYSTEM_NAMESPACE}"
@@ -90,10 +90,10 @@ def cluster(programs: dict[str, Path]) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def pods(cluster: Sandbox) -> Iterator[PodWatch]:
+def pods(cluster: Sandbox) -> Iterator[Pods]:
     """The pods of a namespace of the test's own; they are gone afterwards."""
     namespace = f"team-{next(_numbers)}"
     create_namespace(cluster, namespace)
-    with PodWatch(cluster, namespace) as watched:
+    with Pods(cluster, namespace) as watched:
         yield watched
-        cluster.kubectl("delete", "pods", "--all", f"--namespace={namespace}", "--grace-period=0")
+        cluster.kubectl("delete", "pods", "--all", f"--namespace={namespace}", "--timeout=60s")

@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from console.sandbox.lifecycle import Sandbox
+from tests.node.image import PROGRAM
+from tests.sandbox.waiting import eventually
+
+_COMMAND: Final = f"{PROGRAM}\0".encode()
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,26 +67,28 @@ class _Pod(msgspec.Struct):
     status: _PodStatus
 
 
-def containers_of(sandbox: Sandbox, namespace: str, name: str) -> list[Container]:
-    """Return the running containers of a pod, in its order."""
+def container_of(sandbox: Sandbox, namespace: str, name: str) -> Container:
+    """Return the container of a pod that has one and is running.
+
+    It is waited for: what has been started is for some milliseconds still runc, with an environment of its own.
+    """
     with sandbox.client() as client:
         pod = msgspec.json.decode(client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), type=_Pod)
-    return [
-        Container(id=status.id, restarts=status.restarts, pid=pid)
-        for status in pod.status.container_statuses
-        for pid in _processes(status.id.rpartition("/")[2])
-    ]
+    (status,) = pod.status.container_statuses
+    found: list[int] = []
 
+    def runs() -> bool:
+        found[:] = _processes(status.id.rpartition("/")[2])
+        return bool(found)
 
-def container_of(sandbox: Sandbox, namespace: str, name: str) -> Container:
-    """Return the one running container of a pod."""
-    (found,) = containers_of(sandbox, namespace, name)
-    return found
+    eventually(runs, f"{PROGRAM} in {status.id}")
+    (pid,) = found
+    return Container(id=status.id, restarts=status.restarts, pid=pid)
 
 
 def _processes(container: str) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
-        if container and entry.name.isdecimal():
+        if entry.name.isdecimal():
             with suppress(OSError):  # It has ended.
-                if container in (entry / "cgroup").read_text():
+                if container in (entry / "cgroup").read_text() and (entry / "cmdline").read_bytes() == _COMMAND:
                     yield int(entry.name)

@@ -10,6 +10,7 @@ from typing import Final
 
 # Of no registry that exists, so that nothing is ever asked for it; pods name it with imagePullPolicy Never.
 IMAGE: Final = "apportion.invalid/pause:1"
+PROGRAM: Final = "/pause"
 _SOURCE: Final = Path(__file__).with_name("pause.c")
 
 
@@ -17,11 +18,11 @@ def write_image(directory: Path) -> Path:
     """Build the program with gcc and return an archive as `docker save` writes it, which containerd imports."""
     program, archive = directory / "pause", directory / "pause.tar"
     subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-static", "-o", program, _SOURCE], check=True)
-    layer = _tar({"pause": program.read_bytes()}, mode=0o755)
+    layer = _tar({PROGRAM[1:]: program.read_bytes()}, mode=0o755)
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/pause"]},
+        "config": {"Entrypoint": [PROGRAM]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -117,13 +118,15 @@ class Node:
         (directory / "cni").mkdir()
         (directory / "cni" / "none.conflist").write_text(_NETWORK)
         process = self._start("containerd", f"--config={config}")
-        _wait(process, "socket of containerd", lambda: self.enclosure.path(SOCKET).exists())
+        wait_for(process, "socket of containerd", lambda: self.enclosure.path(SOCKET).exists())
         ctr = (self._programs["ctr"], "--namespace=k8s.io", "images", "import", "--local", "--snapshotter=native")
         self.enclosure.run(*ctr, write_image(directory), environment=self._environment)
+        self._events = self._start("ctr", "--namespace=k8s.io", "events")
         return process
 
     def start_kubelet(self, labels: Mapping[str, str]) -> None:
         """Start the kubelet and wait until the node is ready; on its first start it makes the Node object."""
+        self._labels = labels
         directory = self.enclosure.directory
         config = directory / "kubelet.yaml"
         (port,) = free_ports(1, set(), random.Random())
@@ -135,7 +138,21 @@ class Node:
             f"--hostname-override={self.name}",
             f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}",
         )
-        _wait(self.kubelet, "a ready node", self._is_ready)
+        wait_for(self.kubelet, "a ready node", self._is_ready)
+
+    def restart_kubelet(self) -> None:
+        """End the kubelet, and start it as it was; containers go on meanwhile."""
+        self.kubelet.end()
+        self.start_kubelet(self._labels)
+
+    def started_at(self, container: str) -> float:
+        """Return when the process of a container (`containerd://...`) was started, by containerd, in seconds since the epoch."""
+        name = container.rpartition("/")[2]
+        for line in self._events.log.read_text().splitlines():
+            day, hour, zone, _name, _namespace, topic, what = line.split(" ", 6)
+            if topic == "/tasks/start" and name in what:
+                return datetime.strptime(f"{day} {hour[:15]} {zone}", "%Y-%m-%d %H:%M:%S.%f %z").timestamp()
+        raise LookupError(f"{container} has not been started")
 
     def _start(self, program: str, *arguments: str) -> Process:
         return self.enclosure.start(program, self._programs[program], *arguments, environment=self._environment)
@@ -143,11 +160,14 @@ class Node:
     def _is_ready(self) -> bool:
         with self._sandbox.client() as client, suppress(Refused):
             node = msgspec.json.decode(client.get(f"/api/v1/nodes/{self.name}"), type=NodeObject)
-            return any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
+            return any(
+                found.type == "Ready" and found.status == "True"
+                for found in (node.status and node.status.conditions) or ()
+            )
         return False
 
 
-def _wait(process: Process, what: str, condition: Callable[[], bool]) -> None:
+def wait_for(process: Process, what: str, condition: Callable[[], bool]) -> None:
     """Return once a condition holds that a process is to bring about. Raises RuntimeError with its last words if not."""
     deadline = time.monotonic() + START_S
     while not condition():
