@@ -70,20 +70,24 @@ class _Pod(msgspec.Struct):
 def container_of(sandbox: Sandbox, namespace: str, name: str) -> Container:
     """Return the container of a pod that has one and is running.
 
-    It is waited for: what has been started is for some milliseconds still runc, with an environment of its own.
+    It is waited for: what has been started is for some milliseconds still runc, with an environment of its own, and what
+    has ended is still in the status.
     """
-    with sandbox.client() as client:
-        pod = msgspec.json.decode(client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), type=_Pod)
-    (status,) = pod.status.container_statuses
-    found: list[int] = []
+    found: list[Container] = []
 
     def runs() -> bool:
-        found[:] = _processes(status.id.rpartition("/")[2])
+        with sandbox.client() as client:
+            pod = msgspec.json.decode(client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"), type=_Pod)
+        found[:] = [
+            Container(id=status.id, restarts=status.restarts, pid=pid)
+            for status in pod.status.container_statuses
+            for pid in _processes(status.id.rpartition("/")[2])
+        ]
         return bool(found)
 
-    eventually(runs, f"{PROGRAM} in {status.id}")
-    (pid,) = found
-    return Container(id=status.id, restarts=status.restarts, pid=pid)
+    eventually(runs, f"{PROGRAM} runs in {namespace}/{name}")
+    (container,) = found
+    return container
 
 
 def _processes(container: str) -> Iterator[int]:

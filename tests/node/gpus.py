@@ -28,6 +28,7 @@ from tests.nvml.library import library
 from tests.nvml.machine import Machine
 
 _TOKEN_S: Final = 3600
+_SYSTEM: Final = f"--namespace={names.SYSTEM_NAMESPACE}"
 
 
 class GpuNode:
@@ -36,6 +37,7 @@ class GpuNode:
     Attributes:
         node: its kubelet and containers.
         machine: its boards, by the mock of NVML.
+        pod: name of the DaemonSet's pod on it.
         agent: the agent's process, or the last one that there was.
     """
 
@@ -44,7 +46,8 @@ class GpuNode:
         self.machine = machine
         self._sandbox = sandbox
         self._options = options
-        self._kubeconfig = self._as_the_daemon_set()
+        self.pod, uid = self._daemon_sets_pod()
+        self._kubeconfig = self._as_the_pod(uid)
         self.start_agent()
 
     def start_agent(self) -> None:
@@ -86,6 +89,13 @@ class GpuNode:
         with self._nvml():
             return sum(len(self.machine.numbers(board)) for board in self.machine.uuids)
 
+    def lose_power(self) -> None:
+        """Let the boards be as after a reboot, and the agent start anew; the kubelet and the containers know nothing of it."""
+        self.stop_agent()
+        with self._nvml():
+            self.machine.reboot()
+        self.start_agent()
+
     def agent_mib(self) -> int:
         """Return how much memory the agent occupies (its resident set), in MiB."""
         status = Path(f"/proc/{self.agent.pid}/status").read_text()
@@ -101,23 +111,28 @@ class GpuNode:
         finally:
             self.machine.leave()
 
-    def _as_the_daemon_set(self) -> Path:
-        """Write a kubeconfig as the kubelet would give it to the agent's pod, once that runs, and return its path."""
-        system = f"--namespace={names.SYSTEM_NAMESPACE}"
-        node = f"--field-selector=spec.nodeName={self.node.name}"
-        pods = ("get", "pods", system, "--selector=app.kubernetes.io/component=agent", node, "-o")
-        template = 'jsonpath={range .items[?(@.status.phase=="Running")]}{.metadata.name} {.metadata.uid}{end}'
+    def _daemon_sets_pod(self) -> tuple[str, str]:
+        """Return name and uid of the pod of our DaemonSet, once it runs."""
+        template = '{range .items[?(@.status.phase=="Running")]}{.metadata.name} {.metadata.uid}{end}'
+        get = (
+            "get", "pods", _SYSTEM, "--selector=app.kubernetes.io/component=agent",
+            f"--field-selector=spec.nodeName={self.node.name}", f"--output=jsonpath={template}",
+        )  # fmt: skip
         found: list[str] = []
 
-        def running() -> bool:
-            found[:] = self._sandbox.kubectl(*pods, template).split()
+        def runs() -> bool:
+            found[:] = self._sandbox.kubectl(*get).split()
             return bool(found)
 
-        wait_for(self.node.kubelet, "pod of the DaemonSet", running)
+        wait_for(self.node.kubelet, "pod of the DaemonSet", runs)
         name, uid = found
+        return name, uid
+
+    def _as_the_pod(self, uid: str) -> Path:
+        """Write a kubeconfig with a token such as the kubelet gives to that pod, and return its path."""
         token = self._sandbox.kubectl(
-            "create", "token", AGENT, system, f"--duration={_TOKEN_S}s",
-            "--bound-object-kind=Pod", f"--bound-object-name={name}", f"--bound-object-uid={uid}",
+            "create", "token", AGENT, _SYSTEM, f"--duration={_TOKEN_S}s",
+            "--bound-object-kind=Pod", f"--bound-object-name={self.pod}", f"--bound-object-uid={uid}",
         )  # fmt: skip
         return credentials.write_kubeconfig(
             self.node.enclosure.directory / "agent.kubeconfig",

@@ -55,8 +55,7 @@ def uuid_in(cluster, pods, name):
 
 
 def test_the_daemon_sets_pod_sees_the_kubelets_sockets(cluster, gpus):
-    (pod,) = cluster.kubectl("get", "pods", "-n", names.SYSTEM_NAMESPACE, "-o", "name").split()
-    container = container_of(cluster, names.SYSTEM_NAMESPACE, pod.removeprefix("pod/"))
+    container = container_of(cluster, names.SYSTEM_NAMESPACE, gpus.pod)
     for socket in ("device-plugins/kubelet.sock", "pod-resources/kubelet.sock"):
         assert container.path(f"/var/lib/kubelet/{socket}").is_socket()
 
@@ -156,3 +155,13 @@ def test_fifty_pods_come_and_go_beside_one_that_stays(cluster, gpus, pods, stays
     assert len(ran) == CHURNED
     took = time.time() - pods.seen["pod-0"]["created"]
     tell(f"{CHURNED} pods at once, each for a slice and ended as soon as it runs: {took:.0f} s")
+
+
+def test_a_pod_that_was_told_a_uuid_that_is_no_more_has_to_go(cluster, gpus, pods):
+    """A reboot gives instances other UUIDs, and the kubelet tells a container its old ones again."""
+    pods.run("told", gpu_fraction="0.25")
+    before = uuid_in(cluster, pods, "told")
+    gpus.lose_power()
+    pods.wait("told", lambda pod: pod is None, 30)
+    assert before not in gpus.instances()
+    assert "told" in cluster.kubectl("get", "events", "-n", pods.namespace, "-o", "jsonpath={.items[*].message}")

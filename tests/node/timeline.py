@@ -22,6 +22,9 @@ _OF_AGENT: Final = {
 }
 
 
+RUN_S: Final = 30.0
+
+
 class Pods(PodWatch):
     """The pods of a namespace, and when each was first seen to be something.
 
@@ -33,10 +36,10 @@ class Pods(PodWatch):
         super().__init__(sandbox, namespace)
         self.seen: dict[str, dict[str, float]] = {}
 
-    def run(self, name: str, timeout_s: float = 30.0, **fields: object) -> None:
+    def run(self, name: str, *, limits: dict[str, str] | None = None, **annotations: str) -> None:
         """Create a pod and wait until it is seen running; see `add`."""
-        self.add(name, **fields)
-        self.wait(name, lambda pod: pod is not None and pod.running, timeout_s)
+        self.add(name, limits=limits, **annotations)
+        self.wait(name, lambda pod: pod is not None and pod.running, RUN_S)
 
     def add(self, name: str, *, limits: dict[str, str] | None = None, **annotations: str) -> None:
         """Create a pod of one container that waits, with annotations of ours: `gpu_fraction="0.25"`."""
