@@ -15,6 +15,7 @@ from kube.events import EventRecorder, ObjectRef
 from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
+from reconciler.agent.report import report_stopped
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.agent.tenants import Tell
@@ -138,6 +139,7 @@ def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, po
     with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
         structlog.get_logger().info("started", server=client.server, port=bound, node=node)
         _run(service, stop)
+    service.conclude(report_stopped)
     machine.close()
 
 

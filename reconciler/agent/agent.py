@@ -13,8 +13,7 @@ import structlog
 
 from policies import names
 from policies.annotations import BoardInventory
-from policies.needs import is_slice
-from policies.placement import bin_gb, resource_of
+from policies.placement import bin_gb
 from policies.view import PodView
 from reconciler.agent.apply import (
     BoardState,
@@ -304,8 +303,7 @@ def _devices(
     node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step], allocated: Mapping[str, Holder]
 ) -> Devices:
     """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
-    reported = (resource_of(item.profile) for items in node.reported.values() for item in items)
-    devices: dict[str, dict[str, bool]] = {resource: {} for resource in (*filter(is_slice, node.capacity), *reported)}
+    devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.resources}
     for board in boards:
         step = steps[board.inventory.index]
         withdrawn = step.slices if isinstance(step, Withdraw) else ()

@@ -12,6 +12,8 @@ import msgspec
 from policies import names
 from policies.annotations import Layouts, Placed, PlacedSlice, Placement, read_inventory, read_layouts, read_status
 from policies.model import Condition, Node
+from policies.needs import is_slice
+from policies.placement import resource_of
 from policies.quantity import Quantity
 from policies.view import read_mode
 
@@ -84,6 +86,12 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     def hardware(self) -> tuple[str | None, ...]:
         """Return what its labels say of its boards."""
         return tuple(self.labels.get(label) for label in _HARDWARE)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Return the resources that are ours to announce: all slices that it has, and what we reported last."""
+        reported = (resource_of(item.profile) for items in self.reported.values() for item in items)
+        return frozenset((*filter(is_slice, self.capacity), *reported))
 
     def reported_of(self, board: str) -> tuple[PlacedSlice, ...]:
         """Return the slices that we reported last of the board of this UUID."""

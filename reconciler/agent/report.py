@@ -92,13 +92,18 @@ def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | Non
 def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that says why the kubelet gives nobody a slice now, or None if the node says so already.
 
-    Nothing is offered then: a pod that is bound meanwhile fails when the kubelet is back, if that is before its device is.
+    Nothing is offered then: a pod that is bound all the same fails for good (docs/adr/0028).
     """
     status = {
-        "allocatable": _changed(node.allocatable, dict.fromkeys(node.allocatable, 0)),
+        "allocatable": _changed(node.allocatable, dict.fromkeys(node.resources & node.allocatable.keys(), 0)),
         "conditions": _conditions(node, verdict, now),
     }
     return _patch(node, {}, {key: value for key, value in status.items() if value})
+
+
+def report_stopped(node: NodeState, now: float) -> Patch | None:
+    """Return the patch that takes all slices out of offer, since the device plugins that give them are about to end."""
+    return report_away(node, Verdict(ok=False, reason=names.AGENT_STOPPED, message="its agent has ended"), now)
 
 
 def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:

@@ -104,6 +104,15 @@ class Service:
         for worker in self._workers:
             worker.join(STOP_S)
 
+    def conclude(self, last: Callable[[NodeState, float], Patch | None]) -> None:
+        """Write a last patch of every node, after `stop`; of a node where that fails the API server tells what was so far."""
+        for node in self._nodes.store.list():
+            try:
+                if patch := last(node, self._clock()):
+                    self._write(node.name, patch)
+            except (ApiError, Unreachable) as error:
+                _log.warning("report_not_written", node=node.name, error=str(error))
+
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
         for pod in (old, new):
             if pod and self._nodes.store.get(pod.node):

@@ -308,6 +308,7 @@ def test_a_kubelet_that_does_not_answer_is_named_in_the_condition(monkeypatch):
 def test_while_the_kubelet_is_away_nothing_is_offered(monkeypatch):
     """A pod that is bound meanwhile fails for good if the kubelet comes back before its plugins: it has no device for it."""
     world = World({0: [("1g.5gb", 6), ("3g.20gb", 0)]}, pods=[("team-a/train", THREE)])
+    world.node["status"]["allocatable"] |= {"nvidia.com/gpu": "8"}  # another plugin's
     with monkeypatch.context() as away:
         away.setattr(
             type(world._kubelet), "allocated", lambda self: (_ for _ in ()).throw(KubeletError("it does not answer"))
@@ -317,6 +318,7 @@ def test_while_the_kubelet_is_away_nothing_is_offered(monkeypatch):
         assert world.patches[-1]["status"]["allocatable"] == {ONE: "0", THREE: "0"}
         assert "capacity" not in world.patches[-1]["status"]
         assert world.act().patch is None
+    del world.node["status"]["allocatable"]["nvidia.com/gpu"]
     world.act()
     assert world.allocatable() == {ONE: 1, THREE: 1}
     assert world.condition() == READY

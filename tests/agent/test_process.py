@@ -133,6 +133,9 @@ def test_it_ends_in_good_order_when_it_is_told_to():
         order(agent, "1", (), ("1g.5gb", 0))
         agent.wait(done("1"))
         assert agent.stop() == 0
+        patch = agent.wait(lambda node: allocatable(node, ONE) == "0")
+        assert "capacity" not in patch["status"]
+        assert condition(agent.node) == ("False", "AgentStopped", "its agent has ended")
         agent.kubelet.wait(lambda kubelet: kubelet.counts() == {ONE: (1, 0)})
         assert [path.name for path in agent.kubelet.plugins.iterdir()] == ["kubelet.sock"]
         assert '"stopped"' in agent.log()
