@@ -68,7 +68,8 @@ def draw_changes(changes: Iterable[Change], columns: int | None = None) -> str:
 def _heads(boards: Sequence[tuple[str, Board]], columns: int | None) -> tuple[list[str], int]:
     """Return what stands before each board (node, board), all equally long, and how wide a board may be."""
     longest = max((len(name) for name, _ in boards), default=0)
-    heads = [f"{name:{longest}} {board.index:>2} {board.mode:4} " for name, board in boards]
+    modes = max((len(board.mode) for _, board in boards), default=0)
+    heads = [f"{name:{longest}} {board.index:>2} {board.mode:{max(4, modes)}} " for name, board in boards]
     room = WIDTH if columns is None else columns - max(map(len, heads), default=0) - 1
     return heads, min(WIDTH, max(_NARROWEST, room // _STEP * _STEP))
 

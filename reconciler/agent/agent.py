@@ -28,7 +28,7 @@ from reconciler.agent.apply import (
     next_steps,
 )
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, base_id, device_id, read_device_id
-from reconciler.agent.fixed.announced import Announced, announced, in_force, with_whole
+from reconciler.agent.fixed.announced import Announced, announced, in_force, offered, with_whole
 from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
@@ -122,7 +122,8 @@ class NodeAgent:
     def _act(self, node: NodeState, now: float) -> Outcome:
         allocated = self._kubelet.allocated()
         boards, steps = self._work(node, allocated, now)
-        devices = _devices(node, boards.values(), steps, allocated)
+        asks = {pod.key: frozenset(name for name, _ in pod.slices) for pod in self._pods()}
+        devices = _devices(node, boards.values(), steps, allocated, asks)
         if self._name:
             self._name([one.id for board in boards.values() for one in _announced(board, allocated)], allocated)
         self._kubelet.announce(devices)
@@ -300,24 +301,30 @@ def _dealt_with(board: BoardState | None, step: Step) -> bool:
 
 
 def _devices(
-    node: NodeState, boards: Iterable[BoardState], steps: Mapping[int, Step], allocated: Mapping[str, Holder]
+    node: NodeState,
+    boards: Iterable[BoardState],
+    steps: Mapping[int, Step],
+    allocated: Mapping[str, Holder],
+    asks: Mapping[Holder, Collection[str]],
 ) -> Devices:
     """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
     devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.resources}
     for board in boards:
         step = steps[board.inventory.index]
         withdrawn = step.slices if isinstance(step, Withdraw) else ()
-        for device in _announced(board, allocated, withdrawn):
-            devices.setdefault(device.resource, {})[device.id] = board.healthy
+        fixture = board.fixed.fixture if board.fixed else None
+        for item in board.slices:
+            if item not in withdrawn:
+                for device in offered(board.inventory.uuid, item, fixture, allocated, asks):
+                    devices.setdefault(device.resource, {})[device.id] = board.healthy
     return devices
 
 
-def _announced(board: BoardState, allocated: Mapping[str, Holder], but: Collection[Slice] = ()) -> Iterator[Announced]:
-    """Yield the devices of a board, but for those of some slices."""
+def _announced(board: BoardState, allocated: Mapping[str, Holder]) -> Iterator[Announced]:
+    """Yield all devices of a board, announced or not."""
     fixture = board.fixed.fixture if board.fixed else None
     for item in board.slices:
-        if item not in but:
-            yield from announced(board.inventory.uuid, item, fixture, allocated)
+        yield from announced(board.inventory.uuid, item, fixture, allocated)
 
 
 def _healthy(devices: Devices) -> frozenset[str]:

@@ -159,6 +159,39 @@ def test_strategy_single_announces_equal_slices_as_gpus():
     assert node.reported() == ["gpu team-a/notebook", *["gpu free"] * 6]
 
 
+def test_a_slice_that_gets_another_name_is_given_to_nobody_else_before_it_is_free():
+    """The kubelet counts devices by resource: held as one, it would be free as the other."""
+    node = FixedNode(mig_parted=THREES, pods=[("team-a/train", THREE)])
+    node.config_maps["plugins"] = {"default": "version: v1\nflags: {migStrategy: single}"}
+    node.label(PLUGIN_CONFIGS_LABEL="plugins")
+    node.run()
+    assert node.resources() == {"nvidia.com/gpu": 1}
+    for name in ("a", "b"):
+        node.bind(f"team-a/{name}", "nvidia.com/gpu")
+    node.run()
+    assert node.devices("team-a/train") == ["3g.20gb/0"]
+    assert (node.devices("team-a/a"), node.devices("team-a/b")) == (["3g.20gb/4"], [])
+    node.end("team-a/train")
+    node.run()
+    assert node.devices("team-a/b") == ["3g.20gb/0"]
+    assert node.resources() == {"nvidia.com/gpu": 2}
+
+
+def test_a_slice_on_which_pods_take_turns_is_nobodys_own_before_the_last_has_ended():
+    turns = sharing("timeSlicing", "name: nvidia.com/mig-3g.20gb, replicas: 2", strategy="mixed")
+    node = FixedNode(
+        mig_parted=THREES, plugin=turns, pods=[("team-a/a", THREE), ("team-a/b", THREE), ("team-a/c", THREE)]
+    )
+    node.label(PLUGIN_CONFIGS_LABEL=None)
+    node.run()
+    assert node.resources() == {}
+    for name in ("a", "b"):
+        node.end(f"team-a/{name}")
+    node.run()
+    assert node.resources() == {THREE: 1}
+    assert node.reported() == ["3g.20gb@0 team-a/c", "3g.20gb@4 free"]
+
+
 def test_the_layout_comes_back_to_the_planner_with_the_label_taken_away():
     node = FixedNode(mig_parted=SEVEN)
     node.label(MIG_PARTED_LABEL=None, MIG_CONFIG_LABEL=None)
