@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from console.sandbox.services import AGENT
 from policies import names
 from tests.mps.standin import program as mps_program
 from tests.node.node import Node, running_node, wait_for
+from tests.node.place import Place
 from tests.nvml.library import library
 from tests.nvml.machine import Machine
 
@@ -148,20 +149,22 @@ class GpuNode:
 def gpu_node(
     name: str,
     *products: str,
-    labels: Mapping[str, str],
+    mode: str,
     sandbox: Sandbox,
-    programs: Mapping[str, Path],
+    place: Place,
     directory: Path,
-    lock: Path,
     options: Sequence[str] = (),
 ) -> Iterator[GpuNode]:
-    """Run a node with these boards, and its agent with these options, during the block; see `running_node`."""
-    (directory / "machine").mkdir()
-    machine = Machine(directory / "machine", *products, mig=labels[names.PARTITIONING_LABEL] == names.MIG)
-    found = {names.PRODUCT_LABEL: products[0], names.COUNT_LABEL: str(len(products)), **labels}
-    place = directory / "node"
-    place.mkdir()
-    with running_node(name, found, sandbox=sandbox, programs=programs, directory=place, lock=lock) as node:
+    """Run a node with these boards in this mode, and its agent with these options, during the block; see `running_node`."""
+    for part in ("machine", "node"):
+        (directory / part).mkdir()
+    machine = Machine(directory / "machine", *products, mig=mode == names.MIG)
+    labels = {
+        names.PARTITIONING_LABEL: mode,
+        names.PRODUCT_LABEL: products[0],
+        names.COUNT_LABEL: str(len(products)),
+    }
+    with running_node(name, labels, sandbox=sandbox, place=place, directory=directory / "node") as node:
         yield GpuNode(node, machine, sandbox, options)
 
 

@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from policies import names
 from tests.node.containers import container_of
 from tests.node.gpus import gpu_node
 
@@ -14,15 +13,14 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, programs, lock, tmp_path_factory):
+def gpus(cluster, place, tmp_path_factory):
     with gpu_node(
         "cdi",
         A100,
-        labels={names.PARTITIONING_LABEL: "mig"},
+        mode="mig",
         sandbox=cluster,
-        programs=programs,
+        place=place,
         directory=tmp_path_factory.mktemp("cdi"),
-        lock=lock,
         options=["--device-ids=cdi"],
     ) as gpus:
         yield gpus

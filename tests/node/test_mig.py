@@ -22,15 +22,14 @@ CHURNED = 50
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, programs, lock, tmp_path_factory):
+def gpus(cluster, place, tmp_path_factory):
     with gpu_node(
         "mig",
         A100,
-        labels={names.PARTITIONING_LABEL: "mig"},
+        mode="mig",
         sandbox=cluster,
-        programs=programs,
+        place=place,
         directory=tmp_path_factory.mktemp("mig"),
-        lock=lock,
     ) as gpus:
         yield gpus
 

@@ -1,11 +1,10 @@
 """MPS on a real node, with a stand-in for NVIDIA's control daemon. One A100-40, for which NVML says 40960 MiB."""
 
-import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from policies import names
 from tests.node.containers import container_of
 from tests.node.gpus import gpu_node
 from tests.node.timeline import way_of
@@ -14,15 +13,14 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, programs, lock, tmp_path_factory):
+def gpus(cluster, place, tmp_path_factory):
     with gpu_node(
         "mps",
         A100,
-        labels={names.PARTITIONING_LABEL: "mps"},
+        mode="mps",
         sandbox=cluster,
-        programs=programs,
+        place=place,
         directory=tmp_path_factory.mktemp("mps"),
-        lock=lock,
     ) as gpus:
         yield gpus
 
@@ -47,7 +45,7 @@ def test_a_fraction_becomes_a_client_with_a_limit_of_a_daemon_that_it_can_reach(
     assert {pipes, "/dev/shm"} <= container.mounts
     assert container.path(f"{pipes}/control").is_socket()
     assert container.uid == 1000
-    assert container.ipc == os.readlink("/proc/self/ns/ipc"), "that of the node, by hostIPC"
+    assert container.ipc == str(Path("/proc/self/ns/ipc").readlink()), "that of the node, by hostIPC"
     tell("a pod with gpu-fraction 0.25, on a board in MPS mode:")
     for what, at in way_of(pods, "quarter", gpus, cluster).items():
         tell(f"  {at:6.3f} s  {what}")

@@ -18,9 +18,9 @@ from tests.node.node import running_node
 
 
 @pytest.fixture
-def node(cluster, programs, lock, tmp_path_factory):
+def node(cluster, place, tmp_path_factory):
     directory = tmp_path_factory.mktemp("plain")
-    with running_node("plain", {}, sandbox=cluster, programs=programs, directory=directory, lock=lock) as node:
+    with running_node("plain", {}, sandbox=cluster, place=place, directory=directory) as node:
         yield node
 
 
@@ -51,11 +51,11 @@ def test_a_plain_pod_runs(cluster, node, pods):
     assert container.uid == 1000
 
 
-def test_what_a_node_changes_on_a_machine_it_changes_on_copies(lock, tmp_path):
+def test_what_a_node_changes_on_a_machine_it_changes_on_copies(place, tmp_path):
     paths = [Path("/var/lib/kubelet/x"), Path("/run/x"), Path("/var/log/x")]
     settings = {name: Path(f"/proc/sys/{name}").read_text() for name in TUNABLES}
     script = "".join(f"mkdir -p {path.parent}; echo > {path}; " for path in paths)
-    with enclosed(tmp_path, lock) as enclosure:
+    with enclosed(tmp_path, place.lock) as enclosure:
         enclosure.run("/bin/sh", "-c", script, environment={"PATH": os.defpath})
         assert all(enclosure.path(str(path)).exists() for path in paths)
         assert enclosure.run("/bin/cat", "/proc/sys/vm/overcommit_memory", environment={}) == "1\n"
@@ -64,8 +64,8 @@ def test_what_a_node_changes_on_a_machine_it_changes_on_copies(lock, tmp_path):
     assert not cgroups()
 
 
-def test_all_that_was_started_in_it_ends_with_it_even_what_has_left_its_parent(lock, tmp_path):
-    with enclosed(tmp_path, lock) as enclosure:
+def test_all_that_was_started_in_it_ends_with_it_even_what_has_left_its_parent(place, tmp_path):
+    with enclosed(tmp_path, place.lock) as enclosure:
         enclosure.run("/bin/sh", "-c", "setsid sleep 1000 & echo", environment={"PATH": os.defpath})
         kept = enclosure.start("sleep", "/bin/sleep", "1000", environment={})
         inside = (cgroups()[0] / "processes" / "cgroup.procs").read_text().split()
@@ -74,7 +74,7 @@ def test_all_that_was_started_in_it_ends_with_it_even_what_has_left_its_parent(l
     assert not any(Path(f"/proc/{pid}").exists() for pid in inside)
 
 
-def test_it_ends_with_whoever_opened_it_and_the_next_one_clears_up(lock, tmp_path):
+def test_it_ends_with_whoever_opened_it_and_the_next_one_clears_up(place, tmp_path):
     script = """
         import sys
         from pathlib import Path
@@ -85,7 +85,7 @@ def test_it_ends_with_whoever_opened_it_and_the_next_one_clears_up(lock, tmp_pat
     """
     (tmp_path / "killed").mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), tmp_path / "killed", lock],
+        [sys.executable, "-c", textwrap.dedent(script), tmp_path / "killed", place.lock],
         cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ def test_it_ends_with_whoever_opened_it_and_the_next_one_clears_up(lock, tmp_pat
     os.close(sleeping)
     assert cgroups()
     (tmp_path / "next").mkdir()
-    with enclosed(tmp_path / "next", lock):
+    with enclosed(tmp_path / "next", place.lock):
         pass
     assert not cgroups()
 
