@@ -33,7 +33,7 @@ from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, still_held
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletBehind, KubeletError
-from reconciler.agent.neighbours import neighbours
+from reconciler.agent.neighbours import neighbours, unheeded
 from reconciler.agent.node import NodeState
 from reconciler.agent.report import Patch, Verdict, report, report_away, report_no_boards, report_verdict
 from reconciler.agent.restore import missing
@@ -152,7 +152,7 @@ class NodeAgent:
 
     def _not_ours(self, node: NodeState, now: float) -> Patch | None:
         """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""
-        message = "; ".join(node.faults)
+        message = "; ".join((*node.faults, *unheeded(node)))
         return (
             report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now)
             if message

@@ -45,3 +45,13 @@ def neighbours(node: NodeState, announced: Collection[str]) -> Iterator[tuple[st
             f"its ConfigMap in {names.SYSTEM_NAMESPACE} by the label {names.MIG_PARTED_LABEL}, or take the label from the node"
         )
         yield names.LAYOUT_INVALID, message
+
+
+def unheeded(node: NodeState) -> Iterator[str]:
+    """Yield the labels by which files are named on a node that is not ours, so that nobody reads them."""
+    for label in (names.PLUGIN_CONFIGS_LABEL, names.MIG_PARTED_LABEL):
+        if name := node.labels.get(label):
+            yield (
+                f"label {label}: {name}: has no effect on a node without the label {names.PARTITIONING_LABEL}: set it to one "
+                f"of {', '.join(names.MODES)}"
+            )

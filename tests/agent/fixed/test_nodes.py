@@ -6,6 +6,7 @@ from policies import names
 from policies.boards import read_boards
 from reconciler.agent.driver import InvalidArgument
 from reconciler.agent.fixed.target import SETTLE_S
+from reconciler.agent.simulated.memory import recall
 from tests.agent.fixed.node import FixedNode, mig_parted, sharing
 from tests.agent.world import layout
 from tests.builders import A30, H100, T4
@@ -225,6 +226,27 @@ def test_without_its_file_a_node_is_left_as_it_is():
         "FixedLayoutInvalid",
         "ConfigMap apportion-system/gone: there is none: create it, or take the label from the node",
     )
+
+
+def test_files_of_a_node_that_is_not_ours_are_not_heeded_and_it_says_so():
+    node = FixedNode(mode=None, mig_parted=SEVEN)
+    assert node.condition() == (
+        "False",
+        "NodeUnreadable",
+        "label nos.nebuly.com/mig-parted-configs: default-mig-parted-config: has no effect on a node without the label "
+        "nos.nebuly.com/gpu-partitioning: set it to one of mig, mps, timeslicing",
+    )
+    assert node.resources() == {}
+
+
+def test_a_simulated_machine_remembers_what_it_is_and_not_what_its_files_say():
+    """The agent's process holds simulated boards; when it starts anew, the node's report is their memory."""
+    cut = recall(FixedNode(mig_parted=SEVEN).read())
+    (board,) = cut.boards
+    assert (board.fixed, board.mode, len(board.profiles), len(cut.slices[board.uuid])) == (False, None, 7, 7)
+    shared = recall(FixedNode(product=T4, mode="timeslicing", plugin=FOUR_TURNS).read())
+    (board,) = shared.boards
+    assert (board.fixed, board.mode, shared.slices) == (False, None, {board.uuid: ()})
 
 
 # Turns -----------------------------------------------------------------------------------------------------------------
