@@ -13,11 +13,11 @@ import pytest
 from policies import names
 from tests.node.containers import container_of
 from tests.node.gpus import gpu_node
-from tests.node.timeline import way_of
+from tests.node.timeline import recuts, way_of
 
 A100 = "NVIDIA-A100-SXM4-40GB"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-RECUTS = 9
+RECUTS = 6
 CHURNED = 50
 
 
@@ -82,11 +82,7 @@ def test_a_board_is_cut_anew_around_a_container_that_notices_nothing(cluster, gp
 
 
 def test_from_creation_to_a_running_container_with_a_recut_takes_less_than_a_second(cluster, gpus, pods, stays, tell):
-    took = []
-    for number, profile in zip(range(RECUTS + 1), itertools.cycle(("4g.20gb", "2g.10gb", "1g.10gb")), strict=False):
-        pods.run(f"pod-{number}", limits={f"nvidia.com/mig-{profile}": "1"})
-        took.append(way_of(pods, f"pod-{number}", gpus, cluster)["container started"])
-        pods.remove(f"pod-{number}")
+    took = recuts(pods, gpus, cluster, RECUTS + 1)
     median = statistics.median(took[1:])
     tell(f"{RECUTS} pods one after another, each with a recut: median {median:.3f} s, longest {max(took[1:]):.3f} s")
     assert median <= 1.0
