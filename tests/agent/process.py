@@ -4,6 +4,7 @@ import copy
 import json
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,7 @@ class AgentProcess:
             self.stop()
         self.api.__exit__()
         self.kubelet.close()
+        shutil.rmtree(self.directory)
 
     def start(self):
         """Start the agent, as the DaemonSet does."""
