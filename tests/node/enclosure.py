@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from console.sandbox.locks import exclusive
-from tests.node.inside import CGROUP, cgroup_hierarchies
+from tests.node import cgroups
 
 # linux/sched.h
 _NEWNS: Final = 0x00020000
@@ -24,7 +24,6 @@ _NEWCGROUP: Final = 0x02000000
 _NEWPID: Final = 0x20000000
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-_LEAF: Final = "processes"
 _INSIDE: Final = Path(__file__).with_name("inside.py")
 _END_S: Final = 30.0
 
@@ -116,8 +115,7 @@ class Enclosure:
         return Path(f"/proc/{self._init}/ns/{kind}")
 
     def _enter(self) -> None:
-        for cgroup in _cgroups():
-            _join(cgroup / _LEAF)
+        cgroups.enter_leaf()
         with ExitStack() as opened:
             for kind, flag in (("cgroup", _NEWCGROUP), ("mnt", _NEWNS)):
                 namespace = opened.enter_context(self._namespace(kind).open("rb"))
@@ -132,14 +130,14 @@ def enclosed(directory: Path, lock: Path) -> Iterator[Enclosure]:
     """
     if os.geteuid() != 0:
         raise Impossible("only root can run a kubelet and containers")
-    with exclusive(lock):
-        _remove_cgroups()  # of a run that was killed
+    with exclusive(lock), ExitStack() as stack:
         try:
-            started: list[Process] = []
-            with _running(directory, started) as init:
-                yield Enclosure(directory, init.pid, started)
-        finally:
-            _remove_cgroups()
+            stack.enter_context(cgroups.made())
+        except OSError as error:
+            raise Impossible(f"cgroups cannot be made: {error}") from error
+        started: list[Process] = []
+        init = stack.enter_context(_running(directory, started))
+        yield Enclosure(directory, init.pid, started)
 
 
 @contextmanager
@@ -147,11 +145,6 @@ def _running(directory: Path, started: Iterable[Process]) -> Iterator[subprocess
     """Run the first process during the block; the kernel has ended all others when the block has been left."""
     scratch, log = directory / "scratch", directory / "inside.log"
     scratch.mkdir()
-    try:
-        for cgroup in _cgroups():
-            _make(cgroup)
-    except OSError as error:
-        raise Impossible(f"cgroups cannot be made: {error}") from error
     try:
         with log.open("wb") as output, _children_in(None):
             init = subprocess.Popen(
@@ -192,36 +185,9 @@ def _children_in(namespace: Path | None) -> Iterator[None]:
 
 def _separate() -> None:
     """Between fork and exec: begin a view of mounts and cgroups; what is below our cgroups is all that is seen of them."""
-    for cgroup in _cgroups():
-        _join(cgroup)
+    cgroups.enter()
     _check(_LIBC.unshare(_NEWNS | _NEWCGROUP), "unshare")
-    for cgroup in _cgroups():
-        _join(cgroup / _LEAF)
-
-
-def _cgroups() -> list[Path]:
-    """Return our cgroup in each hierarchy of this machine: one with version 2 of cgroups, several with version 1."""
-    return [hierarchy / CGROUP for hierarchy in cgroup_hierarchies()]
-
-
-def _make(cgroup: Path) -> None:
-    """Make one of our cgroups, with a leaf for the processes: in version 2 only leaves have any but the root."""
-    for path in (cgroup, cgroup / _LEAF):
-        path.mkdir(exist_ok=True)
-        for name in ("cpuset.cpus", "cpuset.mems"):  # In version 1 they begin empty, and no process may join.
-            if (path / "cgroup.clone_children").exists() and (path / name).exists():
-                (path / name).write_text((path.parent / name).read_text())
-
-
-def _join(cgroup: Path) -> None:
-    (cgroup / "cgroup.procs").write_text("0")
-
-
-def _remove_cgroups() -> None:
-    """Remove our cgroups with all below them; no process is left in them, or it is another's, and then an error says so."""
-    for top in _cgroups():
-        for directory, _, _ in os.walk(top, topdown=False):
-            Path(directory).rmdir()
+    cgroups.enter_leaf()
 
 
 def _check(result: int, call: str) -> None:

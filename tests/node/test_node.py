@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.node import cgroups
 from tests.node.containers import container_of
 from tests.node.enclosure import Impossible, enclosed
 from tests.node.image import IMAGE
-from tests.node.inside import CGROUP, TUNABLES, cgroup_hierarchies
+from tests.node.inside import TUNABLES
 from tests.node.node import running_node
 
 
@@ -22,10 +23,6 @@ def node(cluster, place, tmp_path_factory):
     directory = tmp_path_factory.mktemp("plain")
     with running_node("plain", {}, sandbox=cluster, place=place, directory=directory) as node:
         yield node
-
-
-def cgroups():
-    return [hierarchy / CGROUP for hierarchy in cgroup_hierarchies() if (hierarchy / CGROUP).exists()]
 
 
 def test_a_plain_pod_runs(cluster, node, pods):
@@ -61,14 +58,14 @@ def test_what_a_node_changes_on_a_machine_it_changes_on_copies(place, tmp_path):
         assert enclosure.run("/bin/cat", "/proc/sys/vm/overcommit_memory", environment={}) == "1\n"
     assert not any(path.exists() for path in paths)
     assert {name: Path(f"/proc/sys/{name}").read_text() for name in TUNABLES} == settings
-    assert not cgroups()
+    assert not any(cgroup.exists() for cgroup in cgroups.ours())
 
 
 def test_all_that_was_started_in_it_ends_with_it_even_what_has_left_its_parent(place, tmp_path):
     with enclosed(tmp_path, place.lock) as enclosure:
         enclosure.run("/bin/sh", "-c", "setsid sleep 1000 & echo", environment={"PATH": os.defpath})
         kept = enclosure.start("sleep", "/bin/sleep", "1000", environment={})
-        inside = (cgroups()[0] / "processes" / "cgroup.procs").read_text().split()
+        inside = cgroups.processes()
         assert len(inside) == 3, "the first process, and two that sleep"
     assert kept.has_ended()
     assert not any(Path(f"/proc/{pid}").exists() for pid in inside)
@@ -94,11 +91,11 @@ def test_it_ends_with_whoever_opened_it_and_the_next_one_clears_up(place, tmp_pa
         holder.send_signal(signal.SIGKILL)
     assert select.select([sleeping], [], [], 10)[0], "it has ended"
     os.close(sleeping)
-    assert cgroups()
+    assert any(cgroup.exists() for cgroup in cgroups.ours())
     (tmp_path / "next").mkdir()
     with enclosed(tmp_path / "next", place.lock):
         pass
-    assert not cgroups()
+    assert not any(cgroup.exists() for cgroup in cgroups.ours())
 
 
 def test_who_is_not_root_is_told_so(monkeypatch, tmp_path):
