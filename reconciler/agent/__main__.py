@@ -15,10 +15,10 @@ from kube.events import EventRecorder, ObjectRef
 from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
+from reconciler.agent.pods import Tell
 from reconciler.agent.report import report_stopped
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
-from reconciler.agent.tenants import Tell
 from reconciler.health import serve
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import structlog
 from policies import names
 from policies.annotations import BoardInventory
 from policies.placement import bin_gb
-from policies.view import PodView
 from reconciler.agent.apply import (
     BoardState,
     Keep,
@@ -35,6 +34,7 @@ from reconciler.agent.fixed.target import SETTLE_S, Target, lacking, layout_of, 
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletBehind, KubeletError
 from reconciler.agent.neighbours import neighbours, unheeded
 from reconciler.agent.node import NodeState
+from reconciler.agent.pods import Pods
 from reconciler.agent.report import Patch, Verdict, report, report_away, report_no_boards, report_verdict
 from reconciler.agent.restore import missing
 from reconciler.agent.tenants import Tenants
@@ -91,7 +91,7 @@ class NodeAgent:
         tenants: Tenants | None = None,
         *,
         fixed: FixedLayouts | None = None,
-        pods: Callable[[], Iterable[PodView]] = tuple,
+        pods: Pods = tuple,
         name_devices: NameDevices | None = None,
     ) -> None:
         self._driver = driver

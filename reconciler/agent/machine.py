@@ -20,8 +20,9 @@ from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
+from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.processes import Processes
-from reconciler.agent.tenants import Tell, Tenants
+from reconciler.agent.tenants import Tenants
 
 NAMINGS: Final = ("env", "cdi")
 """How containers can be told their devices: by a variable, or by a name that the container runtime looks up."""
@@ -53,9 +54,10 @@ class Machine:
     ) -> None:
         self._tell = tell
         self._changed: Callable[[], None] = lambda: None
+        self._pods: Pods = tuple
         self._daemons = Supervisor(mps, changed=self._pass_is_due)
-        self._processes = Processes()
-        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=self._processes.name)
+        processes = Processes(self._pods_now)
+        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=processes.name)
         self._handed = Handed(state / "handed.json")
         self._cdi = CdiDevices(self._driver, groups(state), cdi) if device_ids == "cdi" else None
         self._fixed = FixedLayouts(config_maps)
@@ -65,15 +67,13 @@ class Machine:
             sharing=Sharing(mps, self._driver.boards),
             check=self._fixed.check,
         )
-        self._kubelet = GrpcKubelet(kubelet, grants)
+        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now)
         self._events = BoardEvents(self._driver.watch)
-        self._memory = MemoryWatch(self._driver, self._kubelet, tell)
+        self._memory = MemoryWatch(self._driver, self._kubelet, processes, self._pods_now, tell)
 
-    def agent(self, pods: Callable[[], Iterable[PodView]]) -> NodeAgent:
-        """Return an agent that cuts the boards of this machine; `pods` returns those of its node."""
-        self._processes.of(pods)
-        self._kubelet.of(pods)
-        self._memory.start(pods)
+    def agent(self, pods: Pods) -> NodeAgent:
+        """Return an agent that cuts the boards of this machine, of the node on which these pods are."""
+        self._pods = pods
         return NodeAgent(
             self._driver,
             self._kubelet,
@@ -88,6 +88,7 @@ class Machine:
         self._changed = changed
         self._kubelet.start(changed)
         self._events.start(changed)
+        self._memory.start()
 
     def alive(self) -> bool:
         """Return whether both are watched."""
@@ -103,3 +104,6 @@ class Machine:
 
     def _pass_is_due(self) -> None:
         self._changed()
+
+    def _pods_now(self) -> Iterable[PodView]:
+        return self._pods()

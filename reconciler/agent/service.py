@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
 import structlog
 
 from kube.client import Client
@@ -19,22 +18,18 @@ from kube.errors import ApiError, NotFound, Unreachable
 from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.workqueue import WorkQueue
-from policies import names
-from policies.model import Pod
-from policies.view import PodView, view_pod
+from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
+from reconciler.agent.pods import Pods, read_pod
 from reconciler.agent.report import Patch
 
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
 STOP_S: Final = 5.0  # for passes that are under way
 
-NodePods = Callable[[], tuple[PodView, ...]]
-MakeAgent = Callable[[NodeState, NodePods], NodeAgent]
-"""Makes the agent of a node, which is told how to get the pods that are bound to it."""
-
-_POD: Final = msgspec.json.Decoder(Pod)
+MakeAgent = Callable[[NodeState, Pods], NodeAgent]
+"""Makes the agent of a node."""
 
 _log: Final = structlog.get_logger()
 
@@ -163,24 +158,3 @@ class Service:
             pods = partial(self._pods.store.by_index, "node", node.name)
             known = self._agents[node.name] = machine, self._make_agent(node, pods)
         return known[1]
-
-
-def read_pod(raw: bytes) -> PodView | None:
-    """Return what a node's agent needs of a pod; None if it holds no devices of NVIDIA's. Raises msgspec.DecodeError.
-
-    Its `slices` are all of these devices: with a fixed layout a slice may be announced under any name.
-    """
-    pod = view_pod(_POD.decode(raw))
-    devices = {name: n // 1000 for name, n in pod.request.items() if n and name.startswith(names.NVIDIA_PREFIX)}
-    if not pod.holds or not devices:
-        return None
-    # Of its status only that it runs, for by then the kubelet has given it its devices: other changes cause no passes.
-    return PodView(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        created=pod.created,
-        slices=tuple(sorted(devices.items())),
-        running=pod.running,
-    )

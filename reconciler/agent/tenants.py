@@ -5,7 +5,7 @@ each restart of its containers the same; the leader evicts it (docs/adr/0023). A
 an Event: the board may come back, and who deletes the pod decides that it will not.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -16,9 +16,7 @@ from reconciler.agent.apply import BoardState
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, read_device_id
 from reconciler.agent.handed import Handed
 from reconciler.agent.kubelet import Holder
-
-Tell = Callable[[PodView, str, str], None]
-"""Tells people of a pod: reason and message."""
+from reconciler.agent.pods import Pods, Tell
 
 _log: Final = structlog.get_logger()
 
@@ -29,11 +27,11 @@ class Tenants:
     Args:
         driver: which knows the UUIDs that devices have now.
         handed: which UUIDs the pods were told.
-        pods: returns the pods of the node, as the API server has them.
+        pods: the pods of the node.
         tell: called once for each pod and device that does not exist.
     """
 
-    def __init__(self, driver: GpuDriver, handed: Handed, pods: Callable[[], Iterable[PodView]], tell: Tell) -> None:
+    def __init__(self, driver: GpuDriver, handed: Handed, pods: Pods, tell: Tell) -> None:
         self._driver, self._handed, self._pods, self._tell = driver, handed, pods, tell
         self._told: set[tuple[str, str]] = set()
 

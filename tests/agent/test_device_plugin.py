@@ -43,8 +43,8 @@ class Node:
     """A kubelet and our plugins at it."""
 
     def __init__(self, server):
-        self.server, self.driver = server, Driver()
-        self.kubelet = GrpcKubelet(server.directory, Grants(self.driver), look_s=0.02)
+        self.server, self.driver, self.pods = server, Driver(), []
+        self.kubelet = GrpcKubelet(server.directory, Grants(self.driver), lambda: self.pods, look_s=0.02)
         self.changed = threading.Semaphore(0)
         self.kubelet.start(self.changed.release)
 
@@ -251,8 +251,7 @@ def replace(path):
 
 def test_a_kubelet_that_has_not_heard_of_its_pods_yet_is_not_believed(node, server):
     """After its start it answers at once, before it has them from the API server: as if nothing were held."""
-    pods = [pod("team-a/train", phase="Running"), pod("team-a/coming", phase="Pending")]
-    node.kubelet.of(lambda: pods)
+    node.pods += [pod("team-a/train", phase="Running"), pod("team-a/coming", phase="Pending")]
     node.announce(ONE=[A0, A1])
     server.admit("team-a/train", ONE)
     assert node.kubelet.allocated() == {A0: "team-a/train"}
@@ -260,7 +259,7 @@ def test_a_kubelet_that_has_not_heard_of_its_pods_yet_is_not_believed(node, serv
     with pytest.raises(KubeletBehind) as caught:
         node.kubelet.allocated()
     assert str(caught.value) == "the kubelet does not know of pods that run on this node: team-a/train"
-    pods.pop(0)
+    node.pods.pop(0)
     assert node.kubelet.allocated() == {}
     server.knows_pods = True
     assert node.kubelet.allocated() == {A0: "team-a/train"}

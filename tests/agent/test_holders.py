@@ -14,30 +14,30 @@ IN_POD = f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UI
 
 
 @pytest.fixture
-def processes(tmp_path):
-    """Names for a monitor, a process of a pod that runs, and one of a pod that nobody knows any more."""
+def known(tmp_path):
+    """Return a monitor and a process of a pod, and the pods of the node, of which there are none yet."""
     for pid, program, cgroup in ((99, "nv-hostengine", "0::/system.slice/dcgm.service\n"), (4711, "python", IN_POD)):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "comm").write_text(f"{program}\n")
         (tmp_path / str(pid) / "cgroup").write_text(cgroup)
-    return Processes(tmp_path)
+    pods = []
+    return Processes(lambda: pods, tmp_path), pods
 
 
-def test_processes_are_named_by_program_and_pod_as_far_as_they_are_known(processes):
+def test_processes_are_named_by_program_and_pod_as_far_as_they_are_known(known):
+    processes, pods = known
     assert [processes.name(pid) for pid in (99, 12)] == ["99 nv-hostengine", "12"]
     assert processes.name(4711) == f"4711 python of pod {UID}"
-    processes.of(
-        lambda: [view_pod(make_pod("team-a/train", uid=UID)), view_pod(make_pod("team-a/other", uid="another"))]
-    )
+    pods += [view_pod(make_pod("team-a/train", uid=UID)), view_pod(make_pod("team-a/other", uid="another"))]
     assert processes.name(4711) == "4711 python of pod team-a/train"
 
 
 @needs_gcc
 @pytest.mark.usefixtures("nvml")
-def test_a_monitor_that_holds_an_instance_is_named_and_other_boards_are_cut_meanwhile(processes, monkeypatch):
+def test_a_monitor_that_holds_an_instance_is_named_and_other_boards_are_cut_meanwhile(known, monkeypatch):
     world = World({0: [("3g.20gb", 0)], 1: [("3g.20gb", 0)]}, count=2)
     (held, free), machine = world.uuids, world._hardware.machine
-    monkeypatch.setattr(world.driver, "_name", processes.name)
+    monkeypatch.setattr(world.driver, "_name", known[0].name)
     monkeypatch.setattr(machine, "mend", lambda: None)  # which would end the monitor before each call
     machine.hold(held, machine.numbers(held)[9, 0], 99)
     world.order({0: layout(("7g.40gb", 0)), 1: layout(("7g.40gb", 0))})

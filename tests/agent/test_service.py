@@ -12,8 +12,9 @@ from kube.client import STRATEGIC_PATCH, Client
 from kube.resource import NODES, PODS
 from policies import names
 from policies.annotations import write_spec
+from reconciler.agent.pods import read_pod
 from reconciler.agent.report import report_stopped
-from reconciler.agent.service import Service, read_pod
+from reconciler.agent.service import Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from tests.agent.world import layout, merge
 from tests.apiserver.server import PATIENCE_S, ApiServer

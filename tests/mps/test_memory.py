@@ -10,6 +10,7 @@ from reconciler.agent.driver import DriverError
 from reconciler.agent.kubelet import KubeletError
 from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.processes import Processes
 from tests.builders import T4, make_pod
 from tests.nvml.library import needs_gcc
 from tests.nvml.machine import Machine
@@ -39,7 +40,11 @@ class Node:
         self.kubelet, self.told = Kubelet(), []
         self.pods = [view_pod(make_pod(f"team/{name}", uid=uid, node="n1")) for name, uid in (("a", A), ("b", B))]
         self.watch = MemoryWatch(
-            NvmlDriver(), self.kubelet, lambda pod, *said: self.told.append((pod.key, *said)), proc=self.proc
+            NvmlDriver(),
+            self.kubelet,
+            Processes(tuple, self.proc),
+            lambda: self.pods,
+            lambda pod, *said: self.told.append((pod.key, *said)),
         )
 
     def give(self, holder, board, profile, ordinal=0):
@@ -53,7 +58,7 @@ class Node:
 
     def look(self, *times):
         for now in times:
-            self.watch.look(self.pods, now)
+            self.watch.look(now)
         return self.told
 
 
@@ -134,7 +139,8 @@ def test_what_is_not_known_is_no_look(node, spoil, error):
 def test_it_looks_until_it_is_stopped(node, monkeypatch):
     looked = threading.Event()
     monkeypatch.setattr("reconciler.agent.mps.memory.LOOK_S", 0.001)
-    node.watch.start(lambda: looked.set() or ())
+    monkeypatch.setattr(node.watch, "look", lambda _now: looked.set())
+    node.watch.start()
     assert looked.wait(10.0)
     node.watch.stop()
     assert not node.watch._thread.is_alive()

@@ -16,7 +16,7 @@ from reconciler.agent.driver import (
     NotSupported,
     Slice,
 )
-from reconciler.agent.mps.usage import Process
+from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
 from tests.mps.daemons import NoProcesses
@@ -383,4 +383,4 @@ def test_clients_are_those_of_mps(machine, driver):
     one.use_by_mps(one.uuids[1], 4711, 300)
     one.hold(one.uuids[1], -1, 4712)
     assert driver.clients(one.uuids[0]) == ()
-    assert driver.clients(one.uuids[1]) == (Process(4711, 300),)
+    assert driver.clients(one.uuids[1]) == (Client(4711, 300),)

@@ -1,16 +1,16 @@
 """`Kubelet` over the sockets of the real one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from policies import names
-from policies.view import PodView
 from reconciler.agent.deviceplugin.plugins import LOOK_S, Plugins
 from reconciler.agent.deviceplugin.podresources import PodResources
 from reconciler.agent.driver import InvalidArgument, read_device_id
 from reconciler.agent.grants import Grants
 from reconciler.agent.kubelet import Devices, Holder, KubeletBehind, KubeletError
+from reconciler.agent.pods import Pods
 
 PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources"
@@ -22,23 +22,20 @@ class GrpcKubelet:
     Args:
         directory: the kubelet's, `/var/lib/kubelet` on most nodes, with device-plugins and pod-resources in it.
         grants: what containers get with their devices.
+        pods: the pods of the node.
         look_s: seconds between looks at the sockets.
     """
 
-    def __init__(self, directory: Path, grants: Grants, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, directory: Path, grants: Grants, pods: Pods = tuple, *, look_s: float = LOOK_S) -> None:
         self._held: frozenset[str] = frozenset()
         self._announced: Devices = {}
-        self._pods: Callable[[], Iterable[PodView]] = tuple
+        self._pods = pods
         self._plugins = Plugins(directory / PLUGINS, grants, lambda: self._held, look_s=look_s)
         self._resources = PodResources(directory / POD_RESOURCES)
 
     def start(self, changed: Callable[[], None]) -> None:
         """Begin to look after the sockets; `changed` is called when a pass is due."""
         self._plugins.start(changed)
-
-    def of(self, pods: Callable[[], Iterable[PodView]]) -> None:
-        """Let it be the kubelet of the node on which these pods are, by the API server."""
-        self._pods = pods
 
     def alive(self) -> bool:
         """Return whether the sockets are looked after."""

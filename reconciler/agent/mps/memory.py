@@ -7,8 +7,7 @@ must see the PIDs of the node (hostPID).
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -16,18 +15,14 @@ import structlog
 from policies import names
 from policies.annotations import BoardInventory
 from policies.placement import bin_gb
-from policies.view import PodView
 from reconciler.agent.driver import DriverError, read_device_id
 from reconciler.agent.kubelet import Holder, Kubelet, KubeletError
-from reconciler.agent.mps.overuse import Overuse, Use
 from reconciler.agent.mps.shares import limit_mib
-from reconciler.agent.mps.usage import Process, memory_by_pod, pod_of
+from reconciler.agent.mps.usage import Client, Overuse, Use
+from reconciler.agent.pods import Pods, Tell
+from reconciler.agent.processes import Processes
 
 LOOK_S: Final = 10.0  # so that half a minute is three looks
-PROC: Final = Path("/proc")
-
-Pods = Callable[[], Iterable[PodView]]
-Tell = Callable[[PodView, str, str], None]
 
 _log: Final = structlog.get_logger()
 
@@ -39,7 +34,7 @@ class Clients(Protocol):
         """Return the boards. Raises DriverError."""
         ...
 
-    def clients(self, board: str) -> tuple[Process, ...]:
+    def clients(self, board: str) -> tuple[Client, ...]:
         """Return the processes that use a board by MPS. Raises DriverError."""
         ...
 
@@ -50,22 +45,23 @@ class MemoryWatch:
     Args:
         driver: of the boards.
         kubelet: which knows who holds what.
-        tell: tells people of a pod: reason and message.
-        proc: where processes are seen.
+        processes: which know of which pod they are.
+        pods: the pods of the node.
+        tell: called of those that use too much.
     """
 
-    def __init__(self, driver: Clients, kubelet: Kubelet, tell: Tell, *, proc: Path = PROC) -> None:
-        self._driver, self._kubelet, self._tell, self._proc = driver, kubelet, tell, proc
+    def __init__(self, driver: Clients, kubelet: Kubelet, processes: Processes, pods: Pods, tell: Tell) -> None:
+        self._driver, self._kubelet, self._processes = driver, kubelet, processes
+        self._pods, self._tell = pods, tell
         self._overuse = Overuse()
         self._fault = ""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, pods: Pods) -> None:
-        """Begin, unless it goes on already; `pods` returns those of the node."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, args=(pods,), name="mps memory", daemon=True)
-            self._thread.start()
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="mps memory", daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
         """End after the look that is under way."""
@@ -73,36 +69,28 @@ class MemoryWatch:
         if self._thread:
             self._thread.join()
 
-    def look(self, pods: Iterable[PodView], now: float) -> None:
+    def look(self, now: float) -> None:
         """Look once, at `now` seconds, never set back. Raises DriverError, KubeletError; then nothing is remembered of it."""
-        by_key = {pod.key: pod for pod in pods}
+        pods = {pod.key: pod for pod in self._pods()}
         held = {device: holder for device, holder in self._kubelet.allocated().items() if _is_mps(device)}
         boards = {board.uuid: board for board in self._driver.boards()} if held else {}
-        uses: dict[tuple[str, str], Use] = {}
+        uses = list[Use]()
         for board, shares in _shares(held, boards).items():
-            processes = self._driver.clients(board)
-            pods_of = {process.pid: uid for process in processes if (uid := self._pod(process.pid))}
-            used = memory_by_pod(processes, pods_of)
-            for holder, share_mib in shares.items():
-                if pod := by_key.get(holder):
-                    uses[board, pod.uid] = Use(board, pod.uid, used[pod.uid], share_mib)
-        by_uid = {pod.uid: pod for pod in by_key.values()}
+            used = Counter[str | None]()
+            for client in self._driver.clients(board):
+                used[self._processes.pod(client.pid)] += client.mib
+            uses += [Use(board, pods[key].uid, used[pods[key].uid], mib) for key, mib in shares.items() if key in pods]
+        by_uid = {pod.uid: pod for pod in pods.values()}
         for use in self._overuse.look(uses, now):
             pod, index = by_uid[use.pod], boards[use.board].index
             message = f"it has {use.mib} MiB on GPU {index}, and a slice of {use.share_mib} MiB: MPS limits each process by itself"
             _log.warning("memory_above_slice", pod=pod.key, board=use.board, mib=use.mib, share_mib=use.share_mib)
             self._tell(pod, names.MEMORY_ABOVE_SLICE, message)
 
-    def _pod(self, pid: int) -> str | None:
-        try:
-            return pod_of((self._proc / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace"))
-        except OSError:  # it has ended
-            return None
-
-    def _run(self, pods: Pods) -> None:
+    def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
             try:
-                self.look(pods(), time.monotonic())
+                self.look(time.monotonic())
                 fault = ""
             except (DriverError, KubeletError) as error:
                 fault = str(error)

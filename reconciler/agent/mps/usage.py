@@ -1,45 +1,56 @@
-"""To which pod a process belongs, and what the pods of a board use; pure.
+"""What pods use of boards in MPS mode, and which have used more than their slices for too long to be a passing peak; pure.
 
-A process is in the cgroup of its container, and that in the cgroup of its pod, which the kubelet names by the pod's uid:
-
-    0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1b2c..._..slice/cri-containerd-4711.scope    v2, systemd
-    4:memory:/kubepods/burstable/pod1b2c...-.../4711                                                               v1, cgroupfs
+MPS limits each process by itself, and a process may do without its limit: so the sum is looked at (pain A02).
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-# The pod of our kubelet is the first one of a path: a pod in which a kubelet runs has more of them inside. systemd's names
-# have _ for -, since - means "below"; a static pod's uid is a hash without either.
-_POD: Final = re.compile(
-    r"kubepods(?:[^/]*/)+?(?:[^/]*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?=[/:]|$)"
-)
+PATIENCE_S: Final = 30.0
 
 
-class Process(msgspec.Struct, frozen=True):
-    """A process that uses a board: its PID, and the memory that it has there, in MiB."""
+class Client(msgspec.Struct, frozen=True):
+    """A process that uses a board by MPS: its PID, and the memory that it has there, in MiB."""
 
     pid: int
     mib: int
 
 
-def pod_of(cgroups: str) -> str | None:
-    """Return the uid of the pod of a process by its `/proc/PID/cgroup`; None if it is in none."""
-    for line in cgroups.splitlines():
-        *_, path = line.split(":", 2)
-        if match := _POD.search(path):
-            return match[1].replace("_", "-")
-    return None
+class Use(msgspec.Struct, frozen=True, order=True):
+    """What one pod uses of one board, and what its slices there are worth, in MiB.
+
+    Attributes:
+        board: UUID.
+        pod: uid.
+        mib: used, by all its processes.
+        share_mib: of its slices.
+    """
+
+    board: str
+    pod: str
+    mib: int
+    share_mib: int
 
 
-def memory_by_pod(processes: Iterable[Process], pods: Mapping[int, str]) -> Counter[str]:
-    """Return uid of a pod -> MiB that its processes have together; `pods`: of those PIDs whose pod is known."""
-    used: Counter[str] = Counter()
-    for process in processes:
-        if uid := pods.get(process.pid):
-            used[uid] += process.mib
-    return used
+class Overuse:
+    """Remembers since when who has used too much. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str], float] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def look(self, uses: Iterable[Use], now: float) -> tuple[Use, ...]:
+        """Return who has now been above its share for so long, by board and pod; each once until it has been below.
+
+        Args:
+            uses: all that is known at this moment.
+            now: seconds, never set back.
+        """
+        above = {(use.board, use.pod): use for use in uses if use.mib > use.share_mib}
+        self._since = {key: self._since.get(key, now) for key in above}
+        self._told &= above.keys()
+        news = [key for key in above.keys() - self._told if now - self._since[key] >= PATIENCE_S]
+        self._told.update(news)
+        return tuple(sorted(above[key] for key in news))

@@ -10,7 +10,7 @@ import pynvml
 
 from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
-from reconciler.agent.mps.usage import Process
+from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import instances
 from reconciler.agent.nvml.discovery import Board, mig_mode
 from reconciler.agent.nvml.errors import asking, driver_error
@@ -139,7 +139,7 @@ class NvmlDriver:
         with self._on(board) as found:
             self._with_mps().disable(found)
 
-    def clients(self, board: str) -> tuple[Process, ...]:
+    def clients(self, board: str) -> tuple[Client, ...]:
         """Return the processes that use a board by MPS, by their PIDs on the node. Raises DriverError."""
         with self._on(board) as found, asking(f"list the MPS clients of GPU {found.inventory.index}"):
             return clients(found.handle)

@@ -12,7 +12,7 @@ from reconciler.agent.bins import Bins
 from reconciler.agent.driver import DriverError, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.mps.shares import backstop_mib
 from reconciler.agent.mps.supervisor import Daemons
-from reconciler.agent.mps.usage import Process
+from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml.discovery import MIB, Board, Handle
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.rules import rejection
@@ -83,10 +83,10 @@ class MpsBoards:
             structlog.get_logger().warning("mps_limit_not_lowered", board=board.uuid, error=str(error))
 
 
-def clients(handle: Handle) -> tuple[Process, ...]:
+def clients(handle: Handle) -> tuple[Client, ...]:
     """Return the processes that use a board by MPS. Raises pynvml.NVMLError."""
     found = pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle)
-    return tuple(Process(process.pid, (process.usedGpuMemory or 0) // MIB) for process in found)
+    return tuple(Client(process.pid, (process.usedGpuMemory or 0) // MIB) for process in found)
 
 
 def _set_compute_mode(board: Board, mode: int) -> None:

@@ -6,12 +6,13 @@ pod its device as soon as there is one.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from policies.needs import is_slice
 from policies.view import PodView
 from reconciler.agent.driver import base_id
 from reconciler.agent.kubelet import Devices, Holder, preferred
+from reconciler.agent.pods import Pods
 
 Reject = Callable[[PodView, str], None]
 """Told once of each pod for which there is no device, with the message that the kubelet would give."""
@@ -21,7 +22,7 @@ class SimulatedKubelet:
     """The device manager of one simulated node. Used by one thread at a time, as all of a node's agent.
 
     Args:
-        pods: the pods of the node, as the API server has them.
+        pods: the pods of the node.
         announced: devices that it knows from the start.
         allocated: device id -> pod that holds it from the start.
         reject: told of pods that a real kubelet would fail.
@@ -31,7 +32,7 @@ class SimulatedKubelet:
 
     def __init__(
         self,
-        pods: Callable[[], Iterable[PodView]],
+        pods: Pods,
         *,
         announced: Devices | None = None,
         allocated: Mapping[str, Holder] | None = None,
