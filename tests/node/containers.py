@@ -1,5 +1,8 @@
 """The containers of a pod on this machine, and what their processes were given, by the kernel: their word is not needed."""
 
+import os
+import select
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -48,6 +51,15 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     def ipc(self) -> str:
         """Its IPC namespace."""
         return str(Path(f"/proc/{self.pid}/ns/ipc").readlink())
+
+    def kill(self) -> None:
+        """Kill its process and wait for its end; the kubelet starts the container again."""
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [])
+        finally:
+            os.close(descriptor)
 
     def path(self, inside: str) -> Path:
         """Return where a file that it sees is seen from outside."""

@@ -1,8 +1,5 @@
 """Devices named to containers by CDI, as containerd resolves it. One A100-40; of its profiles, 15 is 1g.10gb."""
 
-import os
-import signal
-
 import pytest
 
 from tests.node.containers import container_of
@@ -35,7 +32,7 @@ def test_a_container_that_starts_again_after_a_reboot_is_told_the_uuid_that_ther
     ((uuid, where),) = gpus.instances().items()
     assert uuid != before.environment[VISIBLE]
     assert where == (0, 15, 6)
-    os.kill(before.pid, signal.SIGKILL)
+    before.kill()
     after = container_of(cluster, pods.namespace, "named")
     assert after.restarts == 1
     assert after.environment[VISIBLE] == uuid
