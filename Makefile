@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 ONLY ?=
 
-.PHONY: demo test check bench node-test clean
+.PHONY: demo test check bench node-test protos clean
 
 demo: .venv/ready
 	$(BIN)/apportion sandbox demo
@@ -22,7 +22,11 @@ bench: .venv/ready
 	$(BIN)/python -m tests.bench $(ONLY)
 
 node-test: .venv/ready
-	@echo "node test: not run: the agent on a real kubelet comes with the node agent"
+	$(BIN)/pytest tests/node
+
+# After a change to a .proto; what it writes is committed, and wants at least the grpcio and protobuf of its own time.
+protos: .venv/ready
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. reconciler/agent/proto/*.proto
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Apportion needs Python 3.11 or later, this is %s: try make PYTHON=python3.12" % sys.version.split()[0])'

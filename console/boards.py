@@ -68,7 +68,8 @@ def draw_changes(changes: Iterable[Change], columns: int | None = None) -> str:
 def _heads(boards: Sequence[tuple[str, Board]], columns: int | None) -> tuple[list[str], int]:
     """Return what stands before each board (node, board), all equally long, and how wide a board may be."""
     longest = max((len(name) for name, _ in boards), default=0)
-    heads = [f"{name:{longest}} {board.index:>2} {board.mode:4} " for name, board in boards]
+    modes = max((len(board.mode) for _, board in boards), default=0)
+    heads = [f"{name:{longest}} {board.index:>2} {board.mode:{max(4, modes)}} " for name, board in boards]
     room = WIDTH if columns is None else columns - max(map(len, heads), default=0) - 1
     return heads, min(WIDTH, max(_NARROWEST, room // _STEP * _STEP))
 
@@ -91,7 +92,7 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     # Of what it bears: until they are gone, slices are there of a mode in which a board no longer is.
     units = any(board.model.profile(item.profile) for item in board.slices) if board.slices else board.mode == names.MIG
     total = board.model.memory_units if units else board.model.nominal_gb
-    for item, start, length in _stretches(board):
+    for item, start, length in _stretches(board, total):
         if start > position:
             above += cell(_UNCUT * width, start - position)
             below += cell("", start - position)
@@ -106,15 +107,23 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     return above, below
 
 
-def _stretches(board: Board) -> Iterable[tuple[PlacedSlice, int, int]]:
-    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start."""
-    position = 0
-    for item in board.slices:
-        profile = board.model.profile(item.profile)
-        length = profile.memory_units if profile else bin_gb(item.profile)
-        if length is not None:
-            yield item, position if item.start is None else item.start, length
-            position += length
+def _stretches(board: Board, total: int) -> Iterable[tuple[PlacedSlice, int, int]]:
+    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start.
+
+    Pods that take turns on a board are drawn with equal parts of it.
+    """
+    position, turns = 0, sum(_length(board, item) is None for item in board.slices)
+    for number, item in enumerate(board.slices):
+        length = _length(board, item)
+        if length is None:
+            length = total * (number + 1) // turns - total * number // turns
+        yield item, position if item.start is None else item.start, length
+        position += length
+
+
+def _length(board: Board, item: PlacedSlice) -> int | None:
+    profile = board.model.profile(item.profile)
+    return profile.memory_units if profile else bin_gb(item.profile)
 
 
 def _shortened(text: str, room: int) -> str:

@@ -14,12 +14,13 @@ from policies.constraints import constraints_of
 from policies.containers import places
 from policies.estimate import UNGOVERNED, Estimate, Standings
 from policies.faults import fault
-from policies.inventory import NOTHING, Inventory
+from policies.inventory import NOTHING, Inventory, Offer
 from policies.isolation import barred_modes, beyond_reach
 from policies.model import Pod
 from policies.mutation import given, mutate
 from policies.outstanding import NONE, Outstanding, Slices
 from policies.patch import Operation
+from policies.pieces import NOT_LIMITED
 from policies.placement import profile_of
 from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
@@ -114,7 +115,12 @@ def admit(
             capacity=estimate.capacity,
             governed=estimate.held,
         ),
-        warnings=(*requests.warnings, *_warnings(pod, slicing.choices, rule, settings), *estimate.warnings),
+        warnings=(
+            *requests.warnings,
+            *_warnings(pod, slicing.choices, rule, settings),
+            *_no_whole(requests, offer),
+            *estimate.warnings,
+        ),
         reasons=(*_reasons(requests, slicing.choices), *estimate.reasons, *judged),
         given=_given(slicing.choices),
     )
@@ -194,6 +200,15 @@ def _warnings(pod: Pod, choices: Sequence[Choice], rule: Rule, settings: Setting
         yield f"{names.EVICTED_FOR} marks a pod that is evicted, and only Apportion writes it: a new pod begins without it"
     if pod.spec.scheduler_name == names.NOS_SCHEDULER:
         yield f"schedulerName {names.NOS_SCHEDULER} is now {names.DEFAULT_SCHEDULER}: nos is no longer there"
+
+
+def _no_whole(requests: Requests, offer: Offer) -> Iterator[str]:
+    """Yield that what is called a GPU may be a turn on one: a file can fix the layout of a node so (docs/adr/0024)."""
+    turns = [group for group in offer.up + offer.away if names.GPU in group.announced and group.in_turns]
+    if requests.whole and turns:
+        nodes = sorted(node for group in turns for node in group.nodes)
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        yield f"{names.GPU} is a turn on a GPU on {nodes[0]}{more}; {NOT_LIMITED}"
 
 
 def _client(choice: Choice, rule: Rule, settings: Settings) -> str:

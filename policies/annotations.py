@@ -32,6 +32,8 @@ class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         used: held by a bound pod that has not ended.
         withdrawn: no longer announced, about to be destroyed once the leader allows it (docs/adr/0003).
         pod: namespace/name of the holder, where the agent knows it.
+        stale: uid of the holder, if the slice was made anew under it: what its containers were told of is not there any
+            more, so it has to go (docs/adr/0023).
     """
 
     profile: str
@@ -39,6 +41,7 @@ class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     start: Start | None = None
     withdrawn: bool = False
     pod: str | None = None
+    stale: str | None = None
 
     @property
     def placement(self) -> Placement:
@@ -62,6 +65,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
         fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
+        fixed: its layout is a person's, by a file (docs/adr/0024): it is used as it is, and `profiles` are those that it has.
     """
 
     index: Annotated[int, msgspec.Meta(ge=0)]
@@ -76,6 +80,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     compute_slices: Total | None = None
     memory_units: Total | None = None
     fault: str | None = None
+    fixed: bool = False
 
 
 Layouts = Mapping[int, tuple[Placement, ...]]

@@ -114,8 +114,12 @@ def _from_inventory(inventory: tuple[BoardInventory, ...], mode: str) -> list[Bo
 
 
 def _fault(entry: BoardInventory, mode: str) -> str:
-    if entry.fault or mode == names.MPS:
-        return entry.fault or ""
+    if entry.fault:
+        return entry.fault
+    if entry.fixed:
+        return "its layout is fixed by a file"
+    if mode == names.MPS:
+        return ""
     if mode != names.MIG:
         return _SHARED
     return "" if entry.mig or entry.switch == "live" else "MIG mode is off"

@@ -46,7 +46,8 @@ class Relabel(msgspec.Struct, frozen=True, kw_only=True):
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
     """Evict a pod (policy/v1): for a claimant, after the annotation `evicted-for` has been written on it.
 
-    Or for nobody: the scheduler finds no node for it, and its controller is to make it again, behind the gate (ADR 9).
+    Or for nobody: the scheduler finds no node for it, and its controller is to make it again, behind the gate (ADR 9); or
+    what it holds is not there any more (ADR 23).
 
     Attributes:
         pod: namespace/name of the victim.
@@ -56,7 +57,7 @@ class Evict(msgspec.Struct, frozen=True, kw_only=True):
         claimant_uid: its uid, for the Event on it.
         quota: the claimant's quota, or its own if there is none, namespace/name; limits per quota count by it.
         grace_s: seconds that the victim may take, already capped by the settings.
-        reason: `Reclaimed`, `Preempted` or `PlaceLost`.
+        reason: `Reclaimed`, `Preempted`, `PlaceLost` or `DeviceReplaced`.
         message: one sentence with numbers, for the Events on both.
     """
 

@@ -43,6 +43,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return whether they can make a slice resource, or announce it."""
         return resource in self.announced or any(kind.makes(resource) for kind in self.kinds)
 
+    @property
+    def in_turns(self) -> bool:
+        """Return whether some of their boards are time-sliced."""
+        return any(kind.mode == names.TIMESLICING for kind in self.kinds)
+
     def serves_by(self, kinds: Collection[BoardKind]) -> bool:
         """Return whether one of these kinds is among theirs."""
         return any(kind in kinds for kind in self.kinds)

@@ -1,7 +1,7 @@
 """Which slices of a node are in use, where agent, counts and bound pods do not say it alike; now, and when pods have left."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -18,17 +18,19 @@ _REMEMBERED: Final = 1 << 15  # boards; some 10 MiB when full, more than a large
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """How many slices boards have, by profile; for reading only, since it is remembered.
+    """The slices of boards, how many by profile and who has to leave one; for reading only, since it is remembered.
 
     Attributes:
         exist: in all.
         used: in use.
         stay: not withdrawn.
+        stale: index and slice of those that were made anew under their holders, by the holder's uid.
     """
 
     exist: Counter[str]
     used: Counter[str]
     stay: Counter[str]
+    stale: Mapping[str, tuple[int, PlacedSlice]]
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -39,6 +41,7 @@ def tally(boards: tuple[Board, ...]) -> Tally:
         exist=Counter(item.profile for item in slices),
         used=Counter(item.profile for item in slices if item.used),
         stay=Counter(item.profile for item in slices if not item.withdrawn),
+        stale={item.stale: (board.index, item) for board in boards for item in board.slices if item.stale},
     )
 
 

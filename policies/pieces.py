@@ -109,7 +109,7 @@ def makes(kind: BoardKind) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-_NOT_LIMITED: Final = "nothing is limited: neither memory nor compute, no fault isolation"
+NOT_LIMITED: Final = "nothing is limited: neither memory nor compute, no fault isolation"
 
 
 def _holding(kind: BoardKind, ask: Ask, terms: Terms) -> Piece | None:
@@ -245,7 +245,7 @@ def _turn(kind: BoardKind, terms: Terms) -> Piece:
         profile="",
         resource=names.GPU_SHARED,
         memory_kib=model.memory_mib * 1024,
-        text=f"(turns on {model.name}); {_NOT_LIMITED}",
+        text=f"(turns on {model.name}); {NOT_LIMITED}",
         part=1,
         whole=terms.replicas,
     )

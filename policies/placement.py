@@ -42,8 +42,13 @@ class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resource_of(profile: str) -> str:
-    """Return the resource that announces a slice: `3g.20gb` is `nvidia.com/mig-3g.20gb`, `10gb` `nvidia.com/gpu-10gb`."""
-    return names.MPS_RESOURCE + profile if _BIN.fullmatch(profile) else names.mig_resource(profile)
+    """Return the resource that announces a slice: `3g.20gb` is `nvidia.com/mig-3g.20gb`, `10gb` `nvidia.com/gpu-10gb`.
+
+    What an agent reports under another name is no slice, but a board as a whole, or in turns: `gpu` is `nvidia.com/gpu`.
+    """
+    if _BIN.fullmatch(profile):
+        return names.MPS_RESOURCE + profile
+    return names.mig_resource(profile) if size_of(profile)[1] else names.NVIDIA_PREFIX + profile
 
 
 @lru_cache(maxsize=4096)

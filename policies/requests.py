@@ -64,6 +64,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
         wishes: in the order of the pod, init containers first.
         modes: those that the pod names, in its order; None if it names none.
         left: what is left as it is, for people: whole GPUs, slices of another plugin.
+        whole: whether a whole GPU is among that.
         asks: whether it asks for a GPU or a part of one at all, be it readable or not; slices of another plugin are none.
         parts: whether it asks for a part, and surely so: not by a resource that cannot be read.
         faults: everything that is wrong; with any, the pod is denied.
@@ -73,6 +74,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     wishes: tuple[Wish, ...] = ()
     modes: tuple[str, ...] | None = None
     left: tuple[str, ...] = ()
+    whole: bool = False
     asks: bool = False
     parts: bool = False
     faults: tuple[str, ...] = ()
@@ -111,7 +113,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     warnings = [*foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name), *annotations.warnings]
     wishes: list[Wish] = []
     left: list[str] = []
-    asks = annotations.asks
+    whole, asks = False, annotations.asks
     unreadable = False
     for place in places(pod):
         name = place.container.name
@@ -139,6 +141,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
         elif resources.kinds:
             faults += _whole_not_allowed(resources, rule)
             left.append(f"{name}: {resources.text}")
+            whole = whole or bool(resources.whole)
     if names.MODE in notes and not (wishes or annotations.asks or unreadable):
         faults.append(
             fault(at(names.MODE), notes[names.MODE], "chooses for nothing: the pod asks for no part of a GPU")
@@ -147,6 +150,7 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
         wishes=tuple(wishes),
         modes=annotations.modes,
         left=tuple(left),
+        whole=whole,
         asks=asks,
         parts=bool(wishes) or annotations.asks,
         faults=tuple(faults),

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from policies import names
 from policies.constraints import Constraints
-from policies.decision import Cut, Decision, Layout, Planned, Release, Waiting
+from policies.decision import Cut, Decision, Evict, Layout, Planned, Release, Waiting
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
@@ -24,6 +24,7 @@ from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts,
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.settings import DEFAULTS, Settings
+from policies.stale import stale_holders
 from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
 from policies.waits import Waits
@@ -124,13 +125,19 @@ class _Settlement:
                 ),
             ),
             relabel=tuple(self.ledger.relabels(over)),
-            evict=tuple(self.walk.evict),
+            evict=(*self.walk.evict, *self._stale()),
             quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
             cuts=tuple(action for action in judged if isinstance(action, Cut)),
             waiting=tuple(self._waiting(later, ordered)),
             planned=self._planned(later),
         )
+
+    def _stale(self) -> Iterator[Evict]:
+        """Return whom to send away since what they hold is not there any more, but for those who go anyhow."""
+        going = {evict.pod for evict in self.walk.evict}
+        found = stale_holders(self.seen.nodes, self.seen.bound, self.ledger, self.walk.settings, self.seen.view.now)
+        return (evict for evict in found if evict.pod not in going)
 
     def _is_in_doubt(self, key: str, landing: Mapping[str, Nodes]) -> bool:
         """Return whether a board is to be cut for a pod on which others could land that are being released now."""

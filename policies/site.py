@@ -127,7 +127,7 @@ def site_of(node: NodeView) -> Site | None:
         name
         for name, amount in node.capacity.items()
         # A node of ours goes on naming resources that it no longer has; another plugin may be about to come back.
-        if (name == names.GPU_SHARED or is_slice(name))
+        if (name == names.GPU_SHARED or is_slice(name) or (name == names.GPU and node.managed))
         and (amount > 0 or not node.managed)
         and not any(kind.makes(name) for kind in kinds)
     )

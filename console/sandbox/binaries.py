@@ -1,4 +1,4 @@
-"""The five programs of the control plane: where each comes from and how it is linked.
+"""The five programs of the control plane, and the kubelet: where each comes from and how it is linked.
 
 Versions are pinned by the go.mod and go.sum files in `go/<module>/`, which travel with the package.
 """
@@ -6,6 +6,7 @@ Versions are pinned by the go.mod and go.sum files in `go/<module>/`, which trav
 import hashlib
 import platform
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -25,17 +26,21 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
         module: directory under `go/` whose go.mod pins it.
         package: what `go build` is asked for.
         requirement: the module path in that go.mod whose version is the program's.
+        modules: where that directory is.
+        cgo: whether it has parts in C, so that a C compiler is needed.
     """
 
     name: str
     module: str
     package: str
     requirement: str
+    modules: Path = MODULES
+    cgo: bool = False
 
     @property
     def directory(self) -> Path:
         """Directory of its go.mod."""
-        return MODULES / self.module
+        return self.modules / self.module
 
     @property
     def version(self) -> str:
@@ -59,6 +64,7 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("go.mod", "go.sum"):
             digest.update((self.directory / name).read_bytes())
         digest.update(f"{self.package} {self.linker_flags} {platform.system()} {platform.machine()}".encode())
+        digest.update(b"cgo" if self.cgo else b"")
         return digest.hexdigest()[:16]
 
 
@@ -77,15 +83,17 @@ ETCD: Final = Binary(
 API_SERVER: Final = _kubernetes("kube-apiserver")
 SCHEDULER: Final = _kubernetes("kube-scheduler")
 CONTROLLER_MANAGER: Final = _kubernetes("kube-controller-manager")
+# Not of the control plane: a real node of this cluster needs one of its version.
+KUBELET: Final = _kubernetes("kubelet")
 KWOK: Final = Binary(name="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", requirement="sigs.k8s.io/kwok")
 
 # The three of Kubernetes share most of their packages, so the first takes the time of all.
 BINARIES: Final = (ETCD, API_SERVER, SCHEDULER, CONTROLLER_MANAGER, KWOK)
 
 
-def required_go() -> tuple[int, ...]:
-    """Return the oldest Go that all modules accept, such as (1, 26, 0)."""
-    return max(_go_directive(module) for module in MODULES.iterdir() if module.is_dir())
+def required_go(wanted: Iterable[Binary]) -> tuple[int, ...]:
+    """Return the oldest Go that the modules of all these programs accept, such as (1, 26, 0)."""
+    return max(_go_directive(binary.directory) for binary in wanted)
 
 
 def _go_directive(module: Path) -> tuple[int, ...]:

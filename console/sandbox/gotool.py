@@ -20,7 +20,6 @@ _SETTINGS: Final = {
     "GOFLAGS": "-mod=readonly",
     "GO111MODULE": "on",
     "GOWORK": "off",
-    "CGO_ENABLED": "0",
 }
 _DROPPED: Final = ("GOOS", "GOARCH", "GOROOT")
 
@@ -57,9 +56,15 @@ def find_go(required: tuple[int, ...], *, search_path: str | None = None) -> Go:
 
 
 def run_go(
-    go: Go, arguments: Sequence[str], *, directory: Path, environment: Mapping[str, str], on_line: Callable[[str], None]
+    go: Go,
+    arguments: Sequence[str],
+    *,
+    directory: Path,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    cgo: bool = False,
 ) -> list[str]:
-    """Run `go` in `directory` and return what it prints on standard output, as lines.
+    """Run `go` in `directory` and return what it prints on standard output, as lines. C is compiled only with `cgo`.
 
     `on_line` gets each module that is downloaded and each package that is compiled, as it happens.
     Raises SandboxError with Go's last words if it fails.
@@ -69,7 +74,7 @@ def run_go(
     with subprocess.Popen(
         [str(go.path), *arguments],
         cwd=directory,
-        env=_environment(environment),
+        env=_environment(environment, cgo=cgo),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -104,8 +109,9 @@ def _version(go: Path) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found[1].split(".")) if found else None
 
 
-def _environment(base: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in base.items() if name not in _DROPPED} | _SETTINGS
+def _environment(base: Mapping[str, str], *, cgo: bool) -> dict[str, str]:
+    kept = {name: value for name, value in base.items() if name not in _DROPPED}
+    return kept | _SETTINGS | {"CGO_ENABLED": str(int(cgo))}
 
 
 def _dotted(version: tuple[int, ...]) -> str:

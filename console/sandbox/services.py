@@ -46,6 +46,13 @@ _AGENTS_ACCOUNT: Final = (
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": AGENT},
         "subjects": [{"kind": "ServiceAccount", "name": _AGENTS, "namespace": names.SYSTEM_NAMESPACE}],
     },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": _AGENTS, "namespace": names.SYSTEM_NAMESPACE},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": AGENT},
+        "subjects": [{"kind": "ServiceAccount", "name": _AGENTS, "namespace": names.SYSTEM_NAMESPACE}],
+    },
 )
 
 _TOKEN_S: Final = 90 * 24 * 3600  # as long as the other credentials of a sandbox

@@ -1,7 +1,9 @@
-"""Run node agents: `python -m reconciler.agent --simulated` serves all simulated nodes from one process."""
+"""Run a node agent: `python -m reconciler.agent --node-name n1` serves this machine; `--simulated` all simulated nodes."""
 
 import signal
 import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import structlog
@@ -12,26 +14,90 @@ from kube.errors import ConfigError
 from kube.events import EventRecorder, ObjectRef
 from policies import __version__, names
 from policies.view import PodView
+from reconciler.agent.fixed.configmaps import KubeConfigMaps
+from reconciler.agent.pods import Tell
+from reconciler.agent.report import report_stopped
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
 
+if TYPE_CHECKING:
+    from reconciler.agent.machine import Machine
+
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
+@click.option("--node-name", default="", help="Of the node that this machine is; in a pod by the downward API.")
+@click.option(
+    "--kubelet-directory",
+    default="/var/lib/kubelet",
+    type=click.Path(path_type=Path),
+    help="With device-plugins and pod-resources in it.",
+)
+@click.option(
+    "--state-directory",
+    default="/var/lib/apportion",
+    type=click.Path(path_type=Path),
+    help="Of what must outlive the agent, on the node.",
+)
+@click.option(
+    "--device-ids",
+    default="env",
+    type=click.Choice(["env", "cdi"]),
+    help="How containers are told their devices: by a variable, or by CDI, whose names a reboot does not change.",
+)
+@click.option(
+    "--cdi-directory",
+    default="/var/run/cdi",
+    type=click.Path(path_type=Path),
+    help="Where the container runtime looks for CDI devices.",
+)
+@click.option(
+    "--mps-directory",
+    default="/run/apportion/mps",
+    type=click.Path(path_type=Path),
+    help="Of MPS daemons: the same path on the node and here.",
+)
+@click.option(
+    "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
+)
+@click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
+@click.option(
+    "--mps-cgroup",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Directory of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]",
+)
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
-@click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of the nodes to serve.")
-@click.option("--workers", default=4, type=click.IntRange(1, 64), help="Nodes worked on at a time.")
+@click.option("--selector", default=f"{names.SIMULATED_LABEL}=true", help="Label selector of simulated nodes.")
+@click.option("--workers", default=4, type=click.IntRange(1, 64), help="Simulated nodes worked on at a time.")
 @click.option("--kubeconfig", help="Default: $KUBECONFIG, ~/.kube/config, or the pod's service account.")
 @click.option("--port", default=8081, type=click.IntRange(0, 65535), help="Of /healthz, /readyz and /metrics; 0: any.")
-def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconfig: str | None, port: int) -> None:
+def main(
+    *,
+    node_name: str,
+    kubelet_directory: Path,
+    state_directory: Path,
+    device_ids: str,
+    cdi_directory: Path,
+    mps_directory: Path,
+    mps_user_id: int,
+    mps_on_host: bool,
+    mps_cgroup: Path | None,
+    simulated: bool,
+    latency: str,
+    selector: str,
+    workers: int,
+    kubeconfig: str | None,
+    port: int,
+) -> None:
     """Cut boards as the reconciler orders, and announce their slices.
 
-    Every option may be given as a variable too, such as APPORTION_WORKERS.
+    Every option may be given as a variable too, such as APPORTION_NODE_NAME.
     """
     logs.configure()
-    if not simulated:
-        raise click.UsageError("this version has no driver for real boards: give --simulated")
+    if simulated is bool(node_name):
+        raise click.UsageError("give --node-name (or APPORTION_NODE_NAME) to serve this machine, or else --simulated")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -41,25 +107,73 @@ def main(*, simulated: bool, latency: str, selector: str, workers: int, kubeconf
         raise click.ClickException(str(error)) from error
     recorder = EventRecorder(client, "apportion-agent")
 
-    def reject(pod: PodView, message: str) -> None:
+    def tell(pod: PodView, reason: str, message: str) -> None:
         ref = ObjectRef(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        recorder.record(ref, "Warning", names.ADMISSION_ERROR, message)
+        recorder.record(ref, "Warning", reason, message)
 
+    if simulated:
+        _serve_simulated(client, tell, stop, port, latency=latency, selector=selector, workers=workers)
+    else:
+        from reconciler.agent.machine import Machine
+        from reconciler.agent.mps.site import MpsSite
+
+        machine = Machine(
+            kubelet=kubelet_directory,
+            state=_made(state_directory),
+            device_ids=device_ids,
+            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
+            tell=tell,
+            config_maps=KubeConfigMaps(client),
+            cdi=cdi_directory,
+        )
+        _serve_machine(client, machine, stop, port, node_name)
+    recorder.close()
+    client.close()
+    structlog.get_logger().info("stopped")
+
+
+def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, port: int, node: str) -> None:
+    service = Service(client, lambda _node, pods: machine.agent(pods), node=node, workers=1)
+    service.start()
+    machine.start(service.resync)
+    with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
+        structlog.get_logger().info("started", server=client.server, port=bound, node=node)
+        _run(service, stop)
+    service.conclude(report_stopped)
+    machine.close()
+
+
+def _serve_simulated(
+    client: Client, tell: Tell, stop: threading.Event, port: int, *, latency: str, selector: str, workers: int
+) -> None:
+    def reject(pod: PodView, message: str) -> None:
+        tell(pod, names.ADMISSION_ERROR, message)
+
+    config_maps = KubeConfigMaps(client)
     service = Service(
         client,
-        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency]),
+        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency], config_maps),
         labels=selector,
         workers=workers,
     )
     service.start()
     with serve(port, service.alive, service.ready) as bound:
         structlog.get_logger().info("started", server=client.server, port=bound, selector=selector, latency=latency)
-        while not stop.wait(RESYNC_S):
-            service.resync()
-        service.stop()
-    recorder.close()
-    client.close()
-    structlog.get_logger().info("stopped")
+        _run(service, stop)
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"--state-directory: {error}") from error
+    return directory
+
+
+def _run(service: Service, stop: threading.Event) -> None:
+    while not stop.wait(RESYNC_S):
+        service.resync()
+    service.stop()
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ import msgspec
 from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.boards import inventory_model
-from reconciler.agent.driver import GpuDriver, Slice, order_key
+from policies.placement import bin_gb
+from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
+from reconciler.agent.fixed.target import Target
 from reconciler.agent.node import Order
-from reconciler.agent.rules import layout_fault
+from reconciler.agent.rules import layout_fault, numbered, that_fit
 
 
 class BoardState(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,21 +28,27 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
         mode: how it is to be used: `mig`, `mps` or `timeslicing`.
         healthy: whether its slices can serve.
+        mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
         slices: what the driver has, complete.
         orphans: what the driver has, incomplete.
         used: slices that pods hold, by the kubelet.
         listed: slices that the kubelet may give to pods now, or has given.
         withdrawn: what we have told the leader is withdrawn.
+        missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
+        fixed: the layout that a person has given it, which no order changes; None if the leader decides.
     """
 
     inventory: BoardInventory
     mode: str
     healthy: bool = True
+    mps: bool = False
     slices: tuple[Slice, ...] = ()
     orphans: tuple[Slice, ...] = ()
     used: frozenset[Slice] = frozenset()
     listed: frozenset[Slice] = frozenset()
     withdrawn: tuple[Placement, ...] = ()
+    missing: tuple[Slice, ...] = ()
+    fixed: Target | None = None
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -63,6 +71,12 @@ class EnableMig(msgspec.Struct, frozen=True):
     """Switch MIG mode on, which the board can do without a reset while it has no slices of another mode."""
 
 
+class SwitchMps(msgspec.Struct, frozen=True):
+    """Keep an MPS control daemon for the board from now on, or no longer, now that it has no slices for it."""
+
+    on: bool
+
+
 class Recut(msgspec.Struct, frozen=True):
     """Destroy and create, in this order."""
 
@@ -70,7 +84,10 @@ class Recut(msgspec.Struct, frozen=True):
     create: tuple[Slice, ...] = ()
 
 
-Step = Keep | Refuse | Withdraw | EnableMig | Recut
+Work = EnableMig | SwitchMps | Recut
+"""What changes the board."""
+
+Step = Keep | Refuse | Withdraw | Work
 
 KEEP: Final = Keep()
 
@@ -95,8 +112,9 @@ def next_steps(order: Order | None, boards: Mapping[int, BoardState]) -> dict[in
 
 def mode_fault(board: BoardInventory, mode: str) -> str | None:
     """Return what a person must do before a board can be used in a mode; None if nothing."""
-    if mode == names.MPS and board.mig:
-        return f"MIG mode is on; for MPS run nvidia-smi -i {board.index} -mig 0"
+    if mode != names.MIG and board.mig:
+        use = "MPS" if mode == names.MPS else "time-slicing"
+        return f"MIG mode is on; for {use} run nvidia-smi -i {board.index} -mig 0"
     if mode != names.MIG or board.mig:
         return None
     if not (board.profiles if board.mig_capable is None else board.mig_capable):
@@ -106,39 +124,79 @@ def mode_fault(board: BoardInventory, mode: str) -> str | None:
     return None
 
 
-def carry_out(step: EnableMig | Recut, board: str, driver: GpuDriver) -> None:
+def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
     """Do it on the board of this UUID. Raises DriverError at the first call that fails; what comes after is not done."""
-    if isinstance(step, EnableMig):
-        driver.enable_mig(board)
-        return
-    for item in step.destroy:
-        driver.destroy(board, item)
-    for item in step.create:
-        driver.create(board, item)
+    match step:
+        case EnableMig():
+            driver.enable_mig(board)
+        case SwitchMps(on):
+            (driver.enable_mps if on else driver.disable_mps)(board)
+        case Recut(destroy, create):
+            for item in destroy:
+                driver.destroy(board, item)
+            for item in create:
+                driver.create(board, item)
 
 
 def _next_step(order: Order | None, board: BoardState) -> Step:
-    layouts = order.of(board.inventory.index) if order else None
+    layouts = order.of(board.inventory.index) if order and not board.fixed else None
     if board.inventory.fault:
         return Refuse(board.inventory.fault) if layouts else KEEP
-    if board.mode == names.MIG and not (board.inventory.mig or board.slices):
-        return EnableMig()
+    if switch := _switch(board):
+        return switch
+    if board.missing:
+        return Recut(destroy=board.orphans, create=board.missing)
+    if board.fixed:
+        return _fixed_step(board, board.fixed)
     if order is None or layouts is None:
         return Recut(destroy=board.orphans) if board.orphans else KEEP
-    target, basis = layouts
+    return _ordered_step(board, *layouts, cut=order.cut)
+
+
+def _ordered_step(board: BoardState, target: tuple[Placement, ...], basis: tuple[Placement, ...], *, cut: bool) -> Step:
+    """Return what to do with a board that the leader wants to get from its basis to a target."""
     if why := _objection(board, target, basis):
         return Refuse(why)
     have, want = _count(board.slices), Counter(target)
     doomed = _least_worth_keeping(have - want, board)
     if used := [item for item in doomed if item in board.used]:
         return Refuse(f"{', '.join(map(str, used))} is in use")
-    if doomed and not order.cut:
+    if doomed and not cut:
         return Withdraw(doomed)
     if _count(doomed) - Counter(board.withdrawn):
         return Refuse("the cut was allowed before all that it destroys had been reported as withdrawn")
     if not board.listed.isdisjoint(doomed):
         return Withdraw(doomed)
-    recut = Recut(destroy=board.orphans + doomed, create=_new(want - have, board))
+    recut = Recut(destroy=board.orphans + doomed, create=numbered(want - have, board.slices))
+    return recut if recut.destroy or recut.create else KEEP
+
+
+def _switch(board: BoardState) -> EnableMig | SwitchMps | None:
+    """Return what brings a board into its mode; None if it is in it, or what is left of another mode still serves."""
+    for_mps = board.mode == names.MPS or any(bin_gb(item.profile) for item in board.slices)
+    if board.mps is not for_mps:
+        return SwitchMps(for_mps)
+    if board.mode == names.MIG and not (board.inventory.mig or board.slices):
+        return EnableMig()
+    return None
+
+
+def _fixed_step(board: BoardState, target: Target) -> Step:
+    """Return what to do with a board whose layout is fixed: what pods hold stays until they end, the rest does not wait.
+
+    Nobody but pods of its own node can be concerned, so no leader is asked (docs/adr/0024).
+    """
+    if target.fixture.kept:
+        return Withdraw((WHOLE,)) if WHOLE in board.slices else KEEP
+    slices = [item for item in board.slices if item != WHOLE]
+    have, want = _count(slices), Counter(target.layout)
+    doomed = target.spared(item for item in _least_worth_keeping(have - want, board) if item not in board.used)
+    known = target.settled and target.is_told(doomed, board.withdrawn)
+    if doomed and not (known and board.listed.isdisjoint(doomed)):
+        return Withdraw(doomed)
+    possible = board.mode != names.MIG or board.inventory.mig
+    create = that_fit(inventory_model(board.inventory), have - _count(doomed), want - have) if possible else Counter()
+    recut = Recut(destroy=board.orphans + doomed, create=numbered(create, slices))
     return recut if recut.destroy or recut.create else KEEP
 
 
@@ -167,18 +225,6 @@ def _least_worth_keeping(surplus: Counter[Placement], board: BoardState) -> tupl
         for item in [item for item in by_worth if item.placement == placement][:count]
     ]
     return tuple(sorted(chosen, key=order_key))
-
-
-def _new(missing: Counter[Placement], board: BoardState) -> tuple[Slice, ...]:
-    """Return slices to make, in the order of their starts; of MPS slices those with the first ordinals that are free."""
-    taken, made = set(board.slices), list[Slice]()
-    for placement in missing.elements():
-        ordinal = 0
-        while (item := Slice(placement.profile, placement.start, ordinal)) in taken and placement.start is None:
-            ordinal += 1
-        taken.add(item)
-        made.append(item)
-    return tuple(sorted(made, key=order_key))
 
 
 def _count(slices: Iterable[Slice]) -> Counter[Placement]:

@@ -7,12 +7,13 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 
 from policies.annotations import BoardInventory, Placement
-from policies.placement import resource_of
+from policies.placement import resource_of, size_of
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
@@ -42,6 +43,10 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
         return self.profile if self.start is None else f"{self.profile} at {self.start}"
 
 
+WHOLE: Final = Slice("gpu")
+"""A board that is given as a whole, or in turns, among its slices: its profile is no MIG slice's and no MPS slice's."""
+
+
 def order_key(item: Slice) -> tuple[int, str, int]:
     """Return the key by which the slices of a board are listed: by start, then profile, then ordinal."""
     return -1 if item.start is None else item.start, item.profile, item.ordinal
@@ -54,6 +59,20 @@ def device_id(board: str, item: Slice) -> str:
     longest profile names it has 57 characters; the kubelet takes 63.
     """
     return f"{board}/{item.profile}/{item.ordinal if item.start is None else item.start}"
+
+
+def base_id(device: str) -> str:
+    """Return the id of the slice that a device is, or is one replica of: `<id>::<n>` where pods take turns on it."""
+    return device.partition("::")[0]
+
+
+def read_device_id(device: str) -> tuple[str, Slice]:
+    """Return board and slice of a `device_id`; only a MIG profile has compute slices. Raises InvalidArgument."""
+    match base_id(device).split("/"):
+        case board, profile, number if board and profile and number.isdecimal():
+            _, compute = size_of(profile)
+            return board, Slice(profile, int(number)) if compute else Slice(profile, ordinal=int(number))
+    raise InvalidArgument(f"{device!r} is no device of ours: <UUID of the board>/<profile>/<start or ordinal>")
 
 
 class GpuDriver(Protocol):
@@ -84,6 +103,26 @@ class GpuDriver(Protocol):
 
     def enable_mig(self, board: str) -> None:
         """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
+        ...
+
+    def mps_enabled(self, board: str) -> bool:
+        """Return whether the board is kept for MPS by a control daemon; a daemon that cannot serve is the board's fault."""
+        ...
+
+    def enable_mps(self, board: str) -> None:
+        """Keep a control daemon for a board that is not in MIG mode: without it there are no MPS slices."""
+        ...
+
+    def disable_mps(self, board: str) -> None:
+        """End the control daemon of a board, which has no MPS slices any more."""
+        ...
+
+    def device_uuid(self, board: str, item: Slice) -> str:
+        """Return the UUID by which a container gets a slice: the MIG device's, else the board's. Any thread may ask."""
+        ...
+
+    def device_uuids(self, board: str) -> Mapping[Slice, str]:
+        """Return the UUIDs of all complete MIG slices of a board, for less than asking for each."""
         ...
 
 

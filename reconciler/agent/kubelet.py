@@ -5,8 +5,10 @@ the device of a pod; `preferred` is what a plugin answers when it is asked which
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
+
+from reconciler.agent.driver import base_id
 
 Devices = Mapping[str, Mapping[str, bool]]
 """Resource -> device id -> healthy. A resource without devices is one that has none now: its plugin stays."""
@@ -35,18 +37,28 @@ class KubeletError(Exception):
     """The kubelet did not answer, or lacks a service that the agent needs; the message says which."""
 
 
-def preferred(available: Collection[str], size: int, held: Collection[str]) -> tuple[str, ...]:
+class KubeletBehind(KubeletError):  # noqa: N818 (it is no fault, unless it lasts)
+    """The kubelet has just started and does not know all pods yet: what it does not name is not free for that."""
+
+
+def preferred(
+    available: Collection[str], size: int, held: Collection[str], must: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return which `size` of the available devices of one resource a pod should get; fewer if there are fewer.
 
+    Those that it must get come first.
+
     The slices of one pod are spread over boards, since two on one board are no more than a larger one. Among boards
-    the one with most held devices comes first, so that different pods are packed and whole boards stay free.
-    Deterministic.
+    the one with most held devices comes first, so that different pods are packed and whole boards stay free; but of
+    devices on which pods take turns that with the fewest, since each takes time from the others. Deterministic.
     """
-    packed = Counter(map(_board, held))
-    own: Counter[str] = Counter()
-    left, chosen = set(available), list[str]()
+    packed, turns = Counter(map(_board, held)), Counter(base_id(device) for device in held if base_id(device) != device)
+    chosen = list(must)
+    own, left = Counter(map(_board, must)), set(available).difference(must)
     while left and len(chosen) < size:
-        best = min(left, key=lambda device: (own[_board(device)], -packed[_board(device)], device))
+        best = min(
+            left, key=lambda device: (own[_board(device)], turns[base_id(device)], -packed[_board(device)], device)
+        )
         chosen.append(best)
         left.remove(best)
         own[_board(best)] += 1

@@ -10,15 +10,25 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import Layouts, Placed, Placement, read_layouts, read_status
+from policies.annotations import Layouts, Placed, PlacedSlice, Placement, read_inventory, read_layouts, read_status
 from policies.model import Condition, Node
 from policies.needs import is_slice
+from policies.placement import resource_of
 from policies.quantity import Quantity
 from policies.view import read_mode
 
 _NODE: Final = msgspec.json.Decoder(Node)
 _HARDWARE: Final = (names.PRODUCT_LABEL, names.COUNT_LABEL, names.MEMORY_LABEL)
-_LABELS: Final = (names.PARTITIONING_LABEL, *_HARDWARE)
+_LABELS: Final = (
+    names.PARTITIONING_LABEL,
+    *_HARDWARE,
+    names.REPLICAS_LABEL,
+    names.PLUGIN_CONFIGS_LABEL,
+    names.PLUGIN_CONFIG_LABEL,
+    names.MIG_PARTED_LABEL,
+    names.MIG_CONFIG_LABEL,
+    names.MIG_STATE_LABEL,
+)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +60,11 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
         mode: the partitioning mode of its boards; "" if they are not ours to cut.
         labels: those of its labels that say what boards it has and how they are used.
         annotations: those of ours.
-        capacity: slice resources, as they stand in its status.
+        capacity: NVIDIA's resources, as they stand in its status: slices, and whole GPUs.
         allocatable: likewise.
         condition: the condition that we wrote last; None if there is none.
-        reported: the slices that we reported last, by board.
+        boards: index -> UUID of the boards, as we reported them last; a reboot may give boards other indices.
+        reported: the slices that we reported last, by those indices.
         order: what is to be done; None if there is nothing.
         faults: what could not be understood of our annotations and labels.
     """
@@ -66,6 +77,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
     condition: Condition | None = None
+    boards: Mapping[int, str] = {}
     reported: Placed = {}
     order: Order | None = None
     faults: tuple[str, ...] = ()
@@ -74,6 +86,18 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     def hardware(self) -> tuple[str | None, ...]:
         """Return what its labels say of its boards."""
         return tuple(self.labels.get(label) for label in _HARDWARE)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Return the resources that are ours to announce: all slices that it has, and what we reported last."""
+        reported = (resource_of(item.profile) for items in self.reported.values() for item in items)
+        return frozenset((*filter(is_slice, self.capacity), *reported))
+
+    def reported_of(self, board: str) -> tuple[PlacedSlice, ...]:
+        """Return the slices that we reported last of the board of this UUID."""
+        return tuple(
+            item for index, uuid in self.boards.items() if uuid == board for item in self.reported.get(index, ())
+        )
 
 
 def read_node(raw: bytes) -> NodeState:
@@ -91,11 +115,12 @@ def read_node(raw: bytes) -> NodeState:
         mode=read_mode(labels, faults),
         labels=labels,
         annotations=annotations,
-        capacity=_slices(status.capacity if status else None),
-        allocatable=_slices(status.allocatable if status else None),
+        capacity=_nvidias(status.capacity if status else None),
+        allocatable=_nvidias(status.allocatable if status else None),
         condition=next(
             (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
         ),
+        boards={board.index: board.uuid for board in read_inventory(annotations, faults) or ()},
         reported=read_status(annotations, faults) or {},
         order=_order(annotations, faults),
         faults=tuple(faults),
@@ -113,5 +138,5 @@ def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
     return order if plan != annotations.get(names.STATUS_PLAN, "") else None
 
 
-def _slices(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
-    return {name: amount for name, amount in (resources or {}).items() if is_slice(name)}
+def _nvidias(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
+    return {name: amount for name, amount in (resources or {}).items() if name.startswith(names.NVIDIA_PREFIX)}

@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import PlacedSlice, stale_counts, write_inventory, write_status
+from policies.annotations import BoardInventory, PlacedSlice, stale_counts, write_inventory, write_status
+from policies.boards import inventory_model
 from policies.quantity import Quantity
 from policies.timestamps import timestamp
 from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import device_id, order_key
+from reconciler.agent.driver import Slice, order_key
+from reconciler.agent.fixed.announced import announced, told
 from reconciler.agent.kubelet import Devices, Holder
 from reconciler.agent.node import NodeState
 
@@ -46,6 +48,7 @@ def report(
     devices: Devices,
     listed: frozenset[str],
     allocated: Mapping[str, Holder],
+    stale: Mapping[str, str],
     plan: str,
     verdict: Verdict,
     now: float,
@@ -58,13 +61,14 @@ def report(
         devices: what is announced.
         listed: device ids that the kubelet may give to pods.
         allocated: device id -> holder.
+        stale: device id -> uid of the holder, if that was told of a device which is not there any more.
         plan: id of the last plan that has been dealt with; "" if there was none.
         verdict: its condition.
         now: seconds since the epoch.
     """
     boards = tuple(boards)
-    placed = {board.inventory.index: _placed(board, listed, allocated) for board in boards}
-    written = write_inventory(board.inventory for board in boards) | write_status(placed, plan)
+    placed = {board.inventory.index: _placed(board, listed, allocated, stale) for board in boards}
+    written = write_inventory(map(_inventory, boards)) | write_status(placed, plan)
     wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
     if not plan:
         wanted[names.STATUS_PLAN] = None
@@ -85,6 +89,23 @@ def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | Non
     return _patch(node, {}, {"conditions": conditions} if conditions else {})
 
 
+def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
+    """Return the patch that says why the kubelet gives nobody a slice now, or None if the node says so already.
+
+    Nothing is offered then: a pod that is bound all the same fails for good (docs/adr/0028).
+    """
+    status = {
+        "allocatable": _changed(node.allocatable, dict.fromkeys(node.resources & node.allocatable.keys(), 0)),
+        "conditions": _conditions(node, verdict, now),
+    }
+    return _patch(node, {}, {key: value for key, value in status.items() if value})
+
+
+def report_stopped(node: NodeState, now: float) -> Patch | None:
+    """Return the patch that takes all slices out of offer, since the device plugins that give them are about to end."""
+    return report_away(node, Verdict(ok=False, reason=names.AGENT_STOPPED, message="its agent has ended"), now)
+
+
 def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that says why the driver knows no boards, or None if the node says so already.
 
@@ -96,20 +117,40 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
     return _patch(node, unknown, {"conditions": conditions} if conditions else {})
 
 
-def _placed(board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder]) -> tuple[PlacedSlice, ...]:
-    placed = []
-    for item in sorted(board.slices, key=order_key):
-        device = device_id(board.inventory.uuid, item)
-        placed.append(
-            PlacedSlice(
-                profile=item.profile,
-                start=item.start,
-                used=device in allocated,
-                withdrawn=device not in allocated and device not in listed,
-                pod=allocated.get(device),
-            )
+def _placed(
+    board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
+) -> tuple[PlacedSlice, ...]:
+    fixture = board.fixed.fixture if board.fixed else None
+    return tuple(
+        PlacedSlice(
+            profile=device.placement.profile,
+            start=device.placement.start,
+            used=device.id in allocated,
+            withdrawn=device.id not in allocated and device.id not in listed,
+            pod=allocated.get(device.id),
+            stale=stale.get(device.id),
         )
-    return tuple(placed)
+        for item in sorted(board.slices, key=order_key)
+        for device in announced(board.inventory.uuid, item, fixture, allocated)
+    )
+
+
+def _inventory(board: BoardState) -> BoardInventory:
+    """Return what is told of a board: of one with a fixed layout only the profiles that it has, for it will make no others."""
+    entry = board.inventory
+    if board.fixed is None:
+        return entry
+    layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
+    made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}
+    model = inventory_model(entry)
+    return msgspec.structs.replace(
+        entry,
+        fixed=True,
+        mode=board.mode,
+        profiles=tuple(each for each in entry.profiles if any(each.name == item.profile for item in made)),
+        compute_slices=model.compute,
+        memory_units=model.memory_units,
+    )
 
 
 def _changed(present: Mapping[str, Quantity], counts: Mapping[str, int]) -> dict[str, str]:

@@ -3,12 +3,14 @@
 The agent asks before it destroys anything for a layout that cannot be, and the simulated driver answers by them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from policies.annotations import Placement
 from policies.catalogue import MEDIA, BoardModel
+from policies.geometry import by_start
 from policies.placement import bin_gb
-from reconciler.agent.driver import DriverError, InsufficientResources, InvalidArgument
+from reconciler.agent.driver import DriverError, InsufficientResources, InvalidArgument, Slice, order_key
 
 
 def rejection(model: BoardModel, present: Collection[Placement], item: Placement) -> DriverError | None:
@@ -24,6 +26,28 @@ def layout_fault(model: BoardModel, layout: Iterable[Placement]) -> DriverError 
             return error
         present.append(item)
     return None
+
+
+def that_fit(model: BoardModel, present: Counter[Placement], wanted: Counter[Placement]) -> Counter[Placement]:
+    """Return what of the slices wanted can be made beside those present, the lowest starts first."""
+    there, found = list(present.elements()), Counter[Placement]()
+    for item in sorted(wanted.elements(), key=by_start):
+        if rejection(model, there, item) is None:
+            there.append(item)
+            found[item] += 1
+    return found
+
+
+def numbered(layout: Counter[Placement], taken: Collection[Slice]) -> tuple[Slice, ...]:
+    """Return slices to make for a layout, in the order of their starts; of MPS slices with the first ordinals not taken."""
+    known, made = set(taken), list[Slice]()
+    for placement in layout.elements():
+        ordinal = 0
+        while (item := Slice(placement.profile, placement.start, ordinal)) in known and placement.start is None:
+            ordinal += 1
+        known.add(item)
+        made.append(item)
+    return tuple(sorted(made, key=order_key))
 
 
 def _rejected_instance(model: BoardModel, present: Collection[Placement], item: Placement) -> DriverError | None:

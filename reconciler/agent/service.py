@@ -1,7 +1,8 @@
 """Runs agents: a pass over a node whenever something about it has changed, and whenever a pass asks for another.
 
 One informer of nodes and one of the pods bound to them; a queue of node names, worked off by a few threads, never two
-on one node. On a real node there is one agent; of simulated nodes one process serves all.
+on one node. On a real node there is one agent, which sees that node and its pods only; of simulated nodes one process
+serves all.
 """
 
 import threading
@@ -10,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
 import structlog
 
 from kube.client import Client
@@ -18,34 +18,30 @@ from kube.errors import ApiError, NotFound, Unreachable
 from kube.informer import Informer
 from kube.resource import NODES, PODS
 from kube.workqueue import WorkQueue
-from policies.model import Pod
-from policies.view import PodView, view_pod
+from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
+from reconciler.agent.pods import Pods, read_pod
 from reconciler.agent.report import Patch
 
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
 STOP_S: Final = 5.0  # for passes that are under way
 
-NodePods = Callable[[], tuple[PodView, ...]]
-MakeAgent = Callable[[NodeState, NodePods], NodeAgent]
-"""Makes the agent of a node, which is told how to get the pods that are bound to it."""
-
-_BOUND: Final = "spec.nodeName!="
-_POD: Final = msgspec.json.Decoder(Pod)
+MakeAgent = Callable[[NodeState, Pods], NodeAgent]
+"""Makes the agent of a node."""
 
 _log: Final = structlog.get_logger()
 
 
 class Service:
-    """The agents of all nodes that a selector names. Start it once.
+    """The agents of all nodes that a selector names, or of one node. Start it once.
 
     Args:
         client: of the API server.
         make_agent: called for each node when it is first seen, and again if it is another machine.
         labels: label selector of the nodes.
-        fields: field selector of the nodes, such as `metadata.name=n1`.
+        node: name of the only node to serve; "" for all.
         workers: passes that may go on at a time, each of another node.
         clock: seconds since the epoch.
     """
@@ -56,15 +52,16 @@ class Service:
         make_agent: MakeAgent,
         *,
         labels: str = "",
-        fields: str = "",
+        node: str = "",
         workers: int = 4,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._make_agent = make_agent
         self._clock = clock
-        self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=fields)
-        self._pods = Informer(client, PODS, read_pod, field_selector=_BOUND, indexes={"node": lambda pod: (pod.node,)})
+        name, bound = (f"metadata.name={node}", f"spec.nodeName={node}") if node else ("", "spec.nodeName!=")
+        self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=name)
+        self._pods = Informer(client, PODS, read_pod, field_selector=bound, indexes={"node": lambda pod: (pod.node,)})
         self._queue: WorkQueue[str] = WorkQueue()
         self._agents: dict[str, tuple[object, NodeAgent]] = {}
         self._seen: set[str] = set()
@@ -101,6 +98,15 @@ class Service:
         self._pods.stop()
         for worker in self._workers:
             worker.join(STOP_S)
+
+    def conclude(self, last: Callable[[NodeState, float], Patch | None]) -> None:
+        """Write a last patch of every node, after `stop`; of a node where that fails the API server tells what was so far."""
+        for node in self._nodes.store.list():
+            try:
+                if patch := last(node, self._clock()):
+                    self._write(node.name, patch)
+            except (ApiError, Unreachable) as error:
+                _log.warning("report_not_written", node=node.name, error=str(error))
 
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
         for pod in (old, new):
@@ -152,14 +158,3 @@ class Service:
             pods = partial(self._pods.store.by_index, "node", node.name)
             known = self._agents[node.name] = machine, self._make_agent(node, pods)
         return known[1]
-
-
-def read_pod(raw: bytes) -> PodView | None:
-    """Return what a node's agent needs of a pod; None if it holds no slices. Raises msgspec.DecodeError."""
-    pod = view_pod(_POD.decode(raw))
-    if not pod.holds or not pod.slices:
-        return None
-    # Only what does not change while it runs, so that its changes of status cause no passes.
-    return PodView(
-        namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, created=pod.created, slices=pod.slices
-    )

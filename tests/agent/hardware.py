@@ -7,10 +7,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pynvml
 
 from reconciler.agent.bins import Bins
+from reconciler.agent.driver import Slice
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.simulated.driver import (
     CREATE_BIN,
     CREATE_COMPUTE_INSTANCE,
@@ -20,8 +23,10 @@ from reconciler.agent.simulated.driver import (
     DESTROY_GPU_INSTANCE,
     ENABLE_MIG,
     LIST,
+    SWITCH_MPS,
     SimulatedDriver,
 )
+from tests.mps.daemons import NoProcesses
 from tests.nvml.machine import Machine
 
 CALLS = {
@@ -30,6 +35,7 @@ CALLS = {
     "nvmlComputeInstanceDestroy": DESTROY_COMPUTE_INSTANCE,
     "nvmlGpuInstanceDestroy": DESTROY_GPU_INSTANCE,
     "nvmlDeviceSetMigMode": ENABLE_MIG,
+    "nvmlDeviceSetComputeMode": SWITCH_MPS,
 }
 
 
@@ -49,6 +55,13 @@ class SimulatedHardware:
         """Return the driver of an agent that starts now."""
         return self._driver
 
+    def reboot(self, *, mode=False):
+        """Lose all instances, and MIG mode where it does not outlive a reboot (Hopper and later)."""
+        for board, present in self._driver._on.items():
+            self._driver._on[board] = {item: whole for item, whole in present.items() if item.start is None}
+            if mode:
+                self._driver._boards[board] = msgspec.structs.replace(self._driver._boards[board], mig=False)
+
 
 class NvmlHardware:
     """Boards behind NVML: each agent that starts has a driver of its own."""
@@ -66,8 +79,10 @@ class NvmlHardware:
             uuids=[board.uuid for board in memory.boards],
         ).enter()
         NvmlHardware._entered = self
-        at_first = NvmlDriver(self.bins())
+        at_first = NvmlDriver(MpsBoards(self.bins(), NoProcesses()))
         for uuid, items in present.items():
+            if any(item.start is None for item in items):
+                at_first.enable_mps(uuid)
             for item in items:
                 at_first.create(uuid, item)
 
@@ -81,8 +96,21 @@ class NvmlHardware:
     def bins(self):
         return Bins(self._directory / "bins.json")
 
+    def reboot(self, *, mode=False):
+        self.machine.reboot()
+        if mode:
+            pynvml.nvmlInit()
+            for uuid in self.machine.uuids:
+                pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), 0)
+            pynvml.nvmlShutdown()
+
+    def daemons(self):
+        """Return what keeps the MPS daemons of an agent that starts now."""
+        return NoProcesses()
+
     def driver(self):
-        return _Watched(self._world, self.machine, _Bins(self._directory / "bins.json"))
+        mps = MpsBoards(_Bins(self._directory / "bins.json"), self.daemons())
+        return _Watched(self._world, self.machine, mps)
 
     @classmethod
     def install(cls, monkeypatch):
@@ -119,8 +147,8 @@ class _Bins(Bins):
 class _Watched(NvmlDriver):
     """The real driver, which tells for what it calls NVML, on a machine where pods are processes."""
 
-    def __init__(self, world, machine, bins):
-        super().__init__(bins)
+    def __init__(self, world, machine, mps):
+        super().__init__(mps)
         self._world, self._machine = world, machine
 
     def slices(self, board):
@@ -133,11 +161,18 @@ class _Watched(NvmlDriver):
     def destroy(self, board, item):
         self._machine.mend()
         ids = {profile.name: profile.id for entry in self.boards() if entry.uuid == board for profile in entry.profiles}
+        whole = super().slices(board)
         for (identifier, start), number in self._machine.numbers(board).items():
             name = next(name for name, one in ids.items() if one == identifier)
-            if self._world.holds(f"{board}/{name}/{start}"):
+            if Slice(name, start) in whole and self._world.holds(f"{board}/{name}/{start}"):
                 self._machine.hold(board, number, 4711)
         self._ask(super().destroy, board, item)
+
+    def enable_mps(self, board):
+        self._ask(lambda board, _: super(_Watched, self).enable_mps(board), board, None)
+
+    def disable_mps(self, board):
+        self._ask(lambda board, _: super(_Watched, self).disable_mps(board), board, None)
 
     def enable_mig(self, board):
         self._ask(lambda board, _: super(_Watched, self).enable_mig(board), board, None)

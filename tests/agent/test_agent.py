@@ -7,7 +7,7 @@ import pytest
 from policies import names
 from policies.annotations import write_inventory
 from reconciler.agent.driver import GpuIsLost, InUse, NoPermission, NotSupported
-from reconciler.agent.kubelet import KubeletError
+from reconciler.agent.kubelet import KubeletBehind, KubeletError
 from reconciler.agent.simulated.driver import (
     CREATE_COMPUTE_INSTANCE,
     CREATE_GPU_INSTANCE,
@@ -238,7 +238,7 @@ def test_a_driver_that_claims_success_and_does_nothing_is_not_asked_for_ever(mon
     monkeypatch.setattr(SimulatedDriver, "create", lambda self, board, item: asked.append(item))
     world.order({0: layout(("7g.40gb", 0))})
     world.act()
-    assert len(asked) == 3
+    assert len(asked) == 4
     assert world.condition()[2].endswith("the driver reports success, but nothing has changed")
     assert world.dealt_with
 
@@ -303,6 +303,47 @@ def test_a_kubelet_that_does_not_answer_is_named_in_the_condition(monkeypatch):
     )
     assert world.act().again_s == 5.0
     assert world.condition() == ("False", "KubeletDisagrees", "no pod-resources service")
+
+
+def test_while_the_kubelet_is_away_nothing_is_offered(monkeypatch):
+    """A pod that is bound meanwhile fails for good if the kubelet comes back before its plugins: it has no device for it."""
+    world = World({0: [("1g.5gb", 6), ("3g.20gb", 0)]}, pods=[("team-a/train", THREE)])
+    world.node["status"]["allocatable"] |= {"nvidia.com/gpu": "8"}  # another plugin's
+    with monkeypatch.context() as away:
+        away.setattr(
+            type(world._kubelet), "allocated", lambda self: (_ for _ in ()).throw(KubeletError("it does not answer"))
+        )
+        world.act()
+        assert world.patches[-1]["metadata"]["annotations"] == {}
+        assert world.patches[-1]["status"]["allocatable"] == {ONE: "0", THREE: "0"}
+        assert "capacity" not in world.patches[-1]["status"]
+        assert world.act().patch is None
+    del world.node["status"]["allocatable"]["nvidia.com/gpu"]
+    world.act()
+    assert world.allocatable() == {ONE: 1, THREE: 1}
+    assert world.condition() == READY
+
+
+def test_a_kubelet_that_does_not_know_its_pods_yet_is_waited_for_and_nothing_is_done(monkeypatch):
+    """It would say that nothing is held: what runs there would be cut away."""
+    world = World({0: [("3g.20gb", 0)]})
+    world.order({0: layout(("2g.10gb", 0))})
+    world.run()
+    world.allow()
+    told = len(world.patches)
+    with monkeypatch.context() as started:
+        behind = KubeletBehind("the kubelet does not know of pods that run on this node: team-a/train")
+        started.setattr(type(world._kubelet), "allocated", lambda self: (_ for _ in ()).throw(behind))
+        for _ in range(20):
+            world.now += world.act().again_s
+        assert world.layout(0) == layout(("3g.20gb", 0))
+        assert len(world.patches) == told
+        world.now += 10.0
+        world.act()
+        assert world.condition() == ("False", "KubeletDisagrees", str(behind))
+    world.run()
+    assert world.layout(0) == layout(("2g.10gb", 0))
+    assert world.condition() == READY
 
 
 def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does_is_named():

@@ -62,17 +62,18 @@ def boundaries(story):
     return world.calls
 
 
+@pytest.mark.parametrize("after", [World.restart, World.reboot], ids=["killed", "without-power"])
 @pytest.mark.parametrize("forgetful", [False, True], ids=["kubelet-remembers", "kubelet-drops-the-plugin"])
 @pytest.mark.parametrize("delay_s", [0.0, 1.0], ids=["at-once", "after-1s"])
 @pytest.mark.parametrize(("story", "layouts", "allocatable"), STORIES)
-def test_wherever_the_agent_is_killed_the_end_is_the_same(story, layouts, allocatable, delay_s, forgetful):
+def test_wherever_the_agent_is_killed_the_end_is_the_same(story, layouts, allocatable, delay_s, forgetful, after):
     total = boundaries(story)
     assert total >= 8, "withdraw, report, destroy, create, announce, report"
     for boundary in range(total + 1):
         world = story(delay_s=delay_s, forgetful=forgetful)
         held = world._kubelet.allocated()
         world.calls, world.kills = 0, {boundary}
-        world.finish()
+        world.finish(after=after)
         assert {index: world.layout(index) for index in layouts} == layouts, f"killed at {boundary}"
         assert not any(world.driver.orphans(uuid) for uuid in world.uuids), f"leaked, killed at {boundary}"
         assert world._kubelet.allocated() == held, f"disturbed, killed at {boundary}"

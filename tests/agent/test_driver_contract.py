@@ -155,6 +155,7 @@ def test_placements_make_the_order_of_creation_indifferent(make, product, items)
 )
 def test_mps_slices_are_whole_gigabytes_within_the_board(make, product, bins, fits):
     driver = make(product=product, mig=False)
+    driver.enable_mps(GPU)
     items = [Slice(size, None, ordinal) for ordinal, size in enumerate(bins)]
     driver.create(GPU, items[0])
     if fits:
@@ -166,6 +167,28 @@ def test_mps_slices_are_whole_gigabytes_within_the_board(make, product, bins, fi
     assert driver.slices(OTHER) == ()
     driver.destroy(GPU, items[0])
     assert items[0] not in driver.slices(GPU)
+
+
+def test_mps_slices_need_a_control_daemon_which_stays_as_long_as_there_are_any(make):
+    driver, item = make(product=T4), Slice("10gb")
+    assert not driver.mps_enabled(GPU)
+    with pytest.raises(NotSupported, match="no MPS control daemon is kept for GPU 0"):
+        driver.create(GPU, item)
+    driver.enable_mps(GPU)
+    driver.enable_mps(GPU)
+    driver.create(GPU, item)
+    assert (driver.mps_enabled(GPU), driver.mps_enabled(OTHER)) == (True, False)
+    with pytest.raises(InUse, match="end the MPS control daemon of GPU 0: it has MPS slices"):
+        driver.disable_mps(GPU)
+    driver.destroy(GPU, item)
+    driver.disable_mps(GPU)
+    driver.disable_mps(GPU)
+    assert not driver.mps_enabled(GPU)
+
+
+def test_a_board_in_mig_mode_has_no_control_daemon(make):
+    with pytest.raises(NotSupported, match="MIG mode of GPU 0 is on"):
+        make().enable_mps(GPU)
 
 
 def test_a_mig_slice_on_a_board_whose_mode_is_off_is_not_supported(make):
@@ -246,6 +269,9 @@ def test_mig_mode_is_switched_where_it_can_be(make, product, switch, present, er
         pytest.param(lambda driver: driver.orphans("GPU-9"), id="orphans-of-no-board"),
         pytest.param(lambda driver: driver.create("GPU-9", Slice("1g.5gb", 0)), id="create-on-no-board"),
         pytest.param(lambda driver: driver.enable_mig("GPU-9"), id="mig-mode-of-no-board"),
+        pytest.param(lambda driver: driver.mps_enabled("GPU-9"), id="whether-no-board-is-kept-for-mps"),
+        pytest.param(lambda driver: driver.enable_mps("GPU-9"), id="mps-on-no-board"),
+        pytest.param(lambda driver: driver.disable_mps("GPU-9"), id="no-mps-on-no-board"),
         pytest.param(lambda driver: driver.destroy(GPU, Slice("3g.20gb", 0)), id="no-such-slice"),
         pytest.param(lambda driver: driver.destroy(GPU, Slice("3g.20gb", 4)), id="another-start"),
     ],
@@ -266,3 +292,21 @@ def test_one_boards_failure_is_not_anothers(make):
     node.instead = {}
     driver.create(OTHER, Slice("3g.20gb", 4))
     assert (driver.slices(GPU), driver.slices(OTHER)) == ((Slice("3g.20gb", 0),), (Slice("3g.20gb", 4),))
+
+
+def test_a_slice_is_named_by_what_it_is_and_only_while_it_exists(make):
+    driver = make(Slice("1g.5gb", 0), Slice("1g.5gb", 6))
+    first, last = (driver.device_uuid(GPU, Slice("1g.5gb", start)) for start in (0, 6))
+    assert first.startswith("MIG-")
+    assert first != last
+    assert driver.device_uuids(GPU) == {Slice("1g.5gb", 0): first, Slice("1g.5gb", 6): last}
+    driver.destroy(GPU, Slice("1g.5gb", 0))
+    assert driver.device_uuid(GPU, Slice("1g.5gb", 6)) == last, "never by position (P14)"
+    with pytest.raises(InvalidArgument):
+        driver.device_uuid(GPU, Slice("1g.5gb", 0))
+
+
+def test_an_mps_slice_is_named_by_its_board(make):
+    driver = make(Slice("10gb"), mig=False)
+    assert driver.device_uuid(GPU, Slice("10gb")) == GPU
+    assert driver.device_uuids(GPU) == {}

@@ -56,9 +56,11 @@ def _used(world, index):
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories(), st.sets(st.integers(1, 40), max_size=4), st.booleans())
-def test_a_legal_order_is_carried_out_and_no_used_slice_is_touched(story, kills, forgetful):
-    """P18: whatever the order of the layout; and A03: however often the agent is killed."""
+@given(
+    stories(), st.sets(st.integers(1, 40), max_size=4), st.booleans(), st.sampled_from([World.restart, World.reboot])
+)
+def test_a_legal_order_is_carried_out_and_no_used_slice_is_touched(story, kills, forgetful, after):
+    """P18: whatever the order of the layout; and A03: however often the agent is killed, or the node loses power."""
     world, target = story
     world.forgetful = forgetful
     holders, others = (
@@ -67,7 +69,7 @@ def test_a_legal_order_is_carried_out_and_no_used_slice_is_touched(story, kills,
     )
     world.order(target)
     world.calls, world.kills = 0, kills
-    world.finish()
+    world.finish(after=after)
     for index, wanted in target.items():
         assert sorted(map(str, world.layout(index))) == sorted(map(str, wanted))
     assert {index: world.layout(index) for index in others} == others

@@ -160,7 +160,7 @@ def test_a_patch_for_an_earlier_node_of_the_same_name_is_refused(client, node):
     ("arguments", "status", "message"),
     [
         pytest.param(["--simulated", "--kubeconfig=/nowhere"], 1, "no kubeconfig at /nowhere", id="no-kubeconfig"),
-        pytest.param([], 2, "this version has no driver for real boards: give --simulated", id="no-driver"),
+        pytest.param([], 2, "give --node-name (or APPORTION_NODE_NAME)", id="no-node"),
         pytest.param(["--simulated", "--latency=slow"], 2, "'slow' is not one of 'none', 'real'", id="usage"),
     ],
 )

@@ -6,12 +6,15 @@ import queue
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from kube.client import STRATEGIC_PATCH, Client
 from kube.resource import NODES, PODS
 from policies import names
 from policies.annotations import write_spec
-from reconciler.agent.service import Service, read_pod
+from reconciler.agent.pods import read_pod
+from reconciler.agent.report import report_stopped
+from reconciler.agent.service import Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from tests.agent.world import layout, merge
 from tests.apiserver.server import PATIENCE_S, ApiServer
@@ -171,11 +174,36 @@ def test_nothing_is_done_before_pods_are_known(cluster):
     [
         pytest.param({"node": "n1", "limits": {ONE: 1}}, True, id="bound"),
         pytest.param({"node": "n1", "limits": {"nvidia.com/gpu-10gb": 1}}, True, id="mps"),
-        pytest.param({"node": "n1", "limits": {"nvidia.com/gpu": 1}}, False, id="a-whole-gpu"),
+        pytest.param({"node": "n1", "limits": {"nvidia.com/gpu": 1}}, True, id="a-whole-gpu"),
+        pytest.param({"node": "n1", "limits": {"example.com/tpu": 1}}, False, id="anothers-device"),
         pytest.param({"node": "n1", "limits": {ONE: 1}, "phase": "Failed"}, False, id="ended"),
         pytest.param({"limits": {ONE: 1}}, False, id="unbound"),
         pytest.param({"node": "n1"}, False, id="no-slice"),
     ],
 )
-def test_only_pods_that_hold_slices_are_kept(fields, kept):
+def test_only_pods_that_hold_devices_are_kept(fields, kept):
     assert (read_pod(json.dumps(raw_pod(**fields)).encode()) is not None) is kept
+
+
+def test_the_last_that_is_written_of_a_node_is_that_nothing_is_offered_any_more(cluster):
+    cluster.service.start()
+    cluster.annotate(write_spec({0: layout(("1g.5gb", 6))}, {0: ()}, "5"))
+    while cluster.next_patch()["metadata"]["annotations"].get(names.STATUS_PLAN) != "5":
+        pass
+    cluster.service.stop()
+    cluster.service.conclude(report_stopped)
+    patch = cluster.next_patch()
+    assert patch["status"]["allocatable"] == {ONE: "0"}
+    assert patch["status"]["conditions"][0]["reason"] == "AgentStopped"
+    cluster.service.conclude(report_stopped)
+    assert cluster.written.empty(), "it is said already"
+
+
+def test_an_api_server_that_is_away_at_the_end_keeps_no_agent_from_ending(cluster):
+    cluster.service.start()
+    cluster.next_patch()
+    cluster.service.stop()
+    cluster.server.route("PATCH", STATUS, refusal(500, "InternalError"))
+    with capture_logs() as logs:
+        cluster.service.conclude(report_stopped)
+    assert [entry["event"] for entry in logs] == ["report_not_written"]

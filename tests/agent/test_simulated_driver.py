@@ -79,6 +79,7 @@ def test_what_nvml_refuses_is_refused(present, item, error):
 )
 def test_mps_slices_are_whole_gigabytes_within_the_board(product, bins, error):
     one = driver(product=product, mig=False)
+    one.enable_mps(GPU)
     for ordinal, size in enumerate(bins[:-1]):
         one.create(GPU, Slice(size, None, ordinal))
     last = Slice(bins[-1], None, len(bins))

@@ -17,8 +17,20 @@ TWO_LOW, TWO_HIGH = Slice("2g.10gb", 0), Slice("2g.10gb", 4)
 ONES = [Slice("1g.5gb", start) for start in range(7)]
 
 
-def board(*slices, product=A100, mode=names.MIG, index=0, used=(), listed=None, withdrawn=(), orphans=(), **inventory):
-    """A board on which, unless said otherwise, nothing is used and the kubelet offers everything."""
+def board(
+    *slices,
+    product=A100,
+    mode=names.MIG,
+    index=0,
+    used=(),
+    listed=None,
+    withdrawn=(),
+    orphans=(),
+    mps=None,
+    **inventory,
+):
+    """A board on which, unless said otherwise, nothing is used, the kubelet offers everything, and MPS is served where it is."""
+    of_mps = mode == names.MPS or any(item.start is None for item in slices)
     model = by_product(product)
     entry = {"mig": mode == names.MIG, "profiles": model.profiles, **inventory}
     return BoardState(
@@ -32,6 +44,7 @@ def board(*slices, product=A100, mode=names.MIG, index=0, used=(), listed=None, 
             **entry,
         ),
         mode=mode,
+        mps=of_mps if mps is None else mps,
         slices=slices,
         orphans=orphans,
         used=frozenset(used),

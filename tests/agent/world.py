@@ -10,10 +10,13 @@ from policies.annotations import Placement, read_inventory, write_spec
 from policies.view import view_pod
 from reconciler.agent.agent import LOOK_AGAIN_S, NodeAgent
 from reconciler.agent.driver import Slice, device_id
+from reconciler.agent.grants import Grants, by_variable
+from reconciler.agent.handed import Handed
 from reconciler.agent.node import read_node
 from reconciler.agent.simulated.driver import DESTROY_BIN, DESTROY_COMPUTE_INSTANCE, LIST
 from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
+from reconciler.agent.tenants import Tenants
 from tests.agent.hardware import SimulatedHardware
 from tests.builders import make_pod, raw_node
 
@@ -32,7 +35,7 @@ class World:
 
     hardware = SimulatedHardware
 
-    def __init__(self, slices=None, *, pods=(), delay_s=0.0, forgetful=False, **node):
+    def __init__(self, slices=None, *, pods=(), delay_s=0.0, forgetful=False, state=None, **node):
         self.node = raw_node(**node)
         self.node["metadata"]["uid"] = "uid-node"
         self.pods = {}
@@ -40,6 +43,8 @@ class World:
         self.calls, self.kills = 0, set()
         self.faults = {}
         self.rejected = []
+        self.told = []
+        self.handed = Handed(state / "handed.json") if state else None
         self.patches = []
         self.forgetful = forgetful
         self.delay_s = delay_s
@@ -83,7 +88,18 @@ class World:
         if self.forgetful:
             self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
         self.driver = self._hardware.driver()
-        self.agent = NodeAgent(self.driver, _Counted(self))
+        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None)
+
+    def reboot(self, **lost):
+        """Lose all instances, and what the kubelet knows of devices but for its checkpoint; start the agent anew."""
+        self._hardware.reboot(**lost)
+        self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
+        self.restart()
+
+    def start_container(self, key, naming=by_variable):
+        """Do what the kubelet does when a pod's container first starts: ask for its devices; return the answer."""
+        devices = [device for device, holder in self._kubelet.allocated().items() if holder == key]
+        return Grants(self.driver, naming=self.handed.remembering(naming)).grant(devices)
 
     def act(self):
         """Run one pass and carry out its patch; return whether it asks for another, or the patch changed something."""
@@ -104,13 +120,13 @@ class World:
             self.now += outcome.again_s or 0.0
         raise AssertionError("the agent does not come to rest")
 
-    def finish(self, *, passes=200):
-        """Run agent and leader until the plan is dealt with; a killed agent is started again."""
+    def finish(self, *, passes=200, after=restart):
+        """Run agent and leader until the plan is dealt with; after it was killed, the agent is started again."""
         for _ in range(passes):
             try:
                 outcome = self.act()
             except Killed:
-                self.restart()
+                after(self)
                 continue
             self.now += outcome.again_s or 0.0
             if outcome.patch is None and not outcome.again_s and not self._lead():
@@ -192,6 +208,12 @@ class World:
         assert node.order.cut, "destroyed before the leader allowed it"
         assert item.placement in [one.placement for one in node.reported[self.uuids.index(board)] if one.withdrawn]
         assert device_id(board, item) not in self._kubelet.allocatable(), "destroyed while the kubelet offered it"
+
+    def _tenants(self):
+        def tell(pod, reason, message):
+            self.told.append((pod.key, reason, message))
+
+        return Tenants(self.driver, self.handed, self.pods.values, tell)
 
     def _new_kubelet(self, announced, allocated):
         return SimulatedKubelet(

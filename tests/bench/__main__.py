@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from tests.bench import fleet, fragmentation, fuzz, histories, memory, optimality, path, planner, quota, webhook
+from tests.bench import agent, fleet, fragmentation, fuzz, histories, memory, optimality, path, planner, quota, webhook
 from tests.bench.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "agent": agent.run,
     "fleet": fleet.run,
     "fragmentation": fragmentation.run,
     "fuzz": fuzz.run,

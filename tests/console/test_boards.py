@@ -28,6 +28,14 @@ def test_mps_slices_follow_each_other_and_the_rest_is_open():
     ]
 
 
+def test_pods_that_take_turns_on_a_board_have_equal_parts_of_it():
+    placements = {"0": [{"profile": "gpu", "used": True, "pod": "web/a"}, *[{"profile": "gpu", "used": False}] * 2]}
+    assert draw([view_node(make_node("t", T4, mode="timeslicing", placements=placements))]).splitlines() == [
+        "t  0 timeslicing |gpu                |gpu                |gpu                    |",
+        "                 |-                  |-                  |web/a                  |",
+    ]
+
+
 def test_nothing_is_drawn_where_there_is_no_board():
     assert draw([view_node(make_node(mode=None))]) == ""
 

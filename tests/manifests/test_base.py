@@ -1,7 +1,9 @@
 import itertools
+import os
 
 import click
 import pytest
+import yaml
 
 from certs.store import SECRET
 from policies.policy import BUILT_IN
@@ -48,6 +50,14 @@ def test_every_object_says_where_it_lies(base):
     for one in base:
         expected = None if one["kind"] in CLUSTER_SCOPED else "apportion-system"
         assert one["metadata"].get("namespace") == expected, one["metadata"]["name"]
+
+
+OVERLAY = {"resources": "base", "components": "components/nvidia-runtime-class"}
+
+
+def workloads(text):
+    found = [one for one in yaml.safe_load_all(text) if one["kind"] in ("Deployment", "DaemonSet")]
+    return sorted(found, key=lambda one: one["kind"], reverse=True)
 
 
 def matches(selector, labels):
@@ -99,10 +109,11 @@ def test_probes_ask_the_real_server(base):
     assert {(probe["scheme"], probe["port"]) for probe in probes.values()} == {("HTTPS", "https")}
 
 
-def test_the_agent_runs_on_every_labelled_node_whatever_its_gpu_taint(base):
+def test_the_agent_runs_on_every_labelled_node_whatever_its_taints(base):
     """I05"""
     spec = base.one("DaemonSet", "agent")["spec"]["template"]["spec"]
-    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in spec["tolerations"]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["priorityClassName"] == "system-node-critical"
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"] == [
         {
@@ -115,6 +126,14 @@ def test_the_agent_runs_on_every_labelled_node_whatever_its_gpu_taint(base):
             ]
         }
     ]
+
+
+def test_the_agent_gets_the_runtime_class_of_nvidia_where_an_overlay_says_so(base, root, kustomize, tmp_path):
+    assert "runtimeClassName" not in base.one("DaemonSet", "agent")["spec"]["template"]["spec"]
+    parts = {name: [os.path.relpath(root / path, tmp_path.resolve())] for name, path in OVERLAY.items()}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(parts))
+    classes = [one["spec"]["template"]["spec"].get("runtimeClassName") for one in workloads(kustomize(tmp_path))]
+    assert classes == [None, None, "nvidia"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +158,9 @@ def test_only_the_agent_is_privileged(base):
         for container in workload["spec"]["template"]["spec"]["containers"]:
             context = container["securityContext"]
             if workload["kind"] == "DaemonSet":
-                assert context == {"privileged": True}
+                # The image's own user is nobody: privileged without root can do nothing with devices.
+                root = {"runAsUser": 0, "runAsGroup": 0}
+                assert context == {"privileged": True, "readOnlyRootFilesystem": True, **root}
             else:
                 assert context["readOnlyRootFilesystem"] is True
                 assert context["capabilities"] == {"drop": ["ALL"]}
@@ -184,6 +205,7 @@ RIGHTS = {
         ("", "pods"): READ,
         ("", "nodes/status"): "patch",
         ("", "events"): "create patch",
+        ("", "apportion-system:configmaps"): "get",
     },
 }
 

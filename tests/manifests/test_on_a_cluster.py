@@ -1,17 +1,15 @@
-"""What the API server makes of the manifests: kinds with defaults and faults, and the rights of the node agent."""
+"""What the API server makes of our kinds: defaults and faults."""
 
 import json
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
-from console.sandbox.kubectl import KubectlError
 from kube.client import Client
-from kube.errors import Forbidden, Invalid
-from kube.resource import GPU_POLICIES, NAMESPACES, NODES, PODS, SECRETS, Resource
+from kube.errors import Invalid
+from kube.resource import GPU_POLICIES, NAMESPACES, Resource
 from policies.gpupolicy import view_policy
 from policies.model import GpuPolicy, ObjectMeta
 
@@ -25,9 +23,7 @@ COMPOSITES = Resource("nos.nebuly.com", "v1alpha1", "compositeelasticquotas", na
 
 @pytest.fixture(scope="module")
 def client(sandbox, root) -> Iterator[Client]:
-    sandbox.kubectl("apply", "--server-side", "-f", str(root / "base" / "namespace.yaml"))
-    for part in ("crds", "base/access"):
-        sandbox.kubectl("apply", "--server-side", "-k", str(root / part))
+    sandbox.kubectl("apply", "--server-side", "-k", str(root / "crds"))
     sandbox.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
     client = Client.load(str(sandbox.kubeconfig))
     client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
@@ -245,78 +241,3 @@ def test_every_way_to_write_a_share_is_accepted(client):
 def test_equal_min_and_max_in_different_units_are_fine(client):
     spec = {"min": {"memory": "1Gi", "cpu": "1"}, "max": {"memory": "1024Mi", "cpu": "1000m"}}
     assert dry(client, QUOTAS, spec) == spec
-
-
-def refused(agent: Client) -> bool:
-    try:
-        agent.merge_patch(OTHER, NOTE)
-    except Forbidden:
-        return True
-    return False
-
-
-@pytest.fixture(scope="module")
-def agent(sandbox, client, tmp_path_factory) -> Iterator[Client]:
-    """A client with the token that the agent's pod on the node a100-40-0 would get."""
-    pods, accounts = PODS.path(SYSTEM), f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/apportion-agent/token"
-    containers = [{"name": "agent", "image": "registry.example/agent:1"}]
-    spec = {"serviceAccountName": "apportion-agent", "nodeName": "a100-40-0", "containers": containers}
-    pod = json.loads(client.create(pods, {"metadata": {"name": "agent-under-test"}, "spec": spec}))
-    bound = {"kind": "Pod", "apiVersion": "v1", "name": "agent-under-test", "uid": pod["metadata"]["uid"]}
-    token = json.loads(client.create(accounts, {"spec": {"boundObjectRef": bound}}))["status"]["token"]
-    kubeconfig = yaml.safe_load(sandbox.kubeconfig.read_text())
-    kubeconfig["users"][0]["user"] = {"token": token}
-    path = tmp_path_factory.mktemp("agent") / "kubeconfig"
-    path.write_text(yaml.safe_dump(kubeconfig))
-    agent = Client.load(str(path))
-    deadline = time.monotonic() + 15
-    while not refused(agent):  # the API server takes up a new policy within a second or so
-        assert time.monotonic() < deadline, "the policy is not in force"
-    yield agent
-    agent.close()
-    client.delete(PODS.path(SYSTEM, "agent-under-test"), {"gracePeriodSeconds": 0})
-
-
-NOTE = {"metadata": {"annotations": {"nos.nebuly.com/test": "1"}}}
-RELABEL = {"metadata": {"labels": {"nos.nebuly.com/gpu-partitioning": "mps"}}}
-OWN, OTHER = NODES.path(name="a100-40-0", subresource="status"), NODES.path(name="t4-0", subresource="status")
-
-
-def test_an_agent_may_report_on_its_own_node(agent):
-    answer = json.loads(agent.merge_patch(OWN, {**NOTE, "status": {"allocatable": {"nvidia.com/gpu-4gb": "2"}}}))
-    assert answer["metadata"]["annotations"]["nos.nebuly.com/test"] == "1"
-    assert answer["status"]["allocatable"]["nvidia.com/gpu-4gb"] == "2"
-
-
-FORBIDDEN = [
-    pytest.param(
-        lambda agent: agent.merge_patch(OTHER, NOTE),
-        "the agent of node a100-40-0 may not change node t4-0",
-        id="another-node",
-    ),
-    pytest.param(
-        lambda agent: agent.merge_patch(OWN, RELABEL), "an agent may not change the labels of a node", id="labels"
-    ),
-    pytest.param(
-        lambda agent: agent.merge_patch(NODES.path(name="a100-40-0"), {"spec": {"unschedulable": True}}),
-        'cannot patch resource "nodes"',
-        id="cordon",
-    ),
-    pytest.param(lambda agent: agent.delete(PODS.path("default", "any")), 'cannot delete resource "pods"', id="delete"),
-    pytest.param(lambda agent: agent.get(SECRETS.path(SYSTEM)), 'cannot list resource "secrets"', id="secrets"),
-]
-
-
-@pytest.mark.parametrize(("act", "message"), FORBIDDEN)
-def test_an_agent_may_do_nothing_else(agent, act, message):
-    """It is privileged on its node; who takes it over must not get another."""
-    with pytest.raises(Forbidden, match=message):
-        act(agent)
-
-
-def test_an_agents_account_without_a_node_may_change_none(sandbox, client):
-    """A token that is bound to no pod has no node claim."""
-    as_agent = (f"--as=system:serviceaccount:{SYSTEM}:apportion-agent", "--as-group=system:masters")
-    patch = ("patch", "node", "t4-0", "--subresource=status", f"--patch={json.dumps(NOTE)}")
-    with pytest.raises(KubectlError, match="the agent of no node may not change node t4-0"):
-        sandbox.kubectl(*as_agent, *patch)

@@ -2,6 +2,8 @@ import pytest
 
 from reconciler.agent.bins import Bins
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
+from tests.mps.daemons import NoProcesses
 from tests.nvml.machine import Machine
 
 
@@ -21,4 +23,4 @@ def machine(tmp_path):
 
 @pytest.fixture
 def driver(tmp_path):
-    return NvmlDriver(Bins(tmp_path / "bins.json"))
+    return NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), NoProcesses()))

@@ -5,6 +5,7 @@ Tables are written from what is published (tests/policies/facts.py), not from ou
 
 import ctypes
 import os
+import re
 import uuid
 
 import pynvml
@@ -32,6 +33,7 @@ ENUMS = {
     "1g": 0, "2g": 1, "3g": 2, "4g": 3, "7g": 4, "1g+me": 7, "2g+me": 8, "1gD": 9, "1g+gfx": 10, "2g+gfx": 11, "4g+gfx": 12,
     "1g-me": 13, "2g-me": 14, "1g+me.all": 15, "2g+me.all": 16,
 }  # fmt: skip
+CHANGING = re.compile("Create(GpuInstance|ComputeInstance)|Destroy|DeviceSet")
 IN_USE, INSUFFICIENT_RESOURCES, NO_PERMISSION, NOT_SUPPORTED, LOST, UNKNOWN = 19, 23, 4, 3, 15, 999
 
 
@@ -90,6 +92,10 @@ class Machine:
         """Let a process hold a GPU instance, by its number; -1: the board."""
         self._add(f"process {board} {instance} {pid} {mib}")
 
+    def use_by_mps(self, board, pid, mib):
+        """Let a process use a board by MPS."""
+        self._add(f"client {board} {pid} {mib}")
+
     def die(self, function):
         self._add(f"die {function}")
 
@@ -109,11 +115,15 @@ class Machine:
     # What can be seen.
 
     def record(self):
-        """Note from now on which functions are called."""
+        """Note from now on which functions are called, and on which boards."""
         (self.directory / "calls").write_text("")
 
     def calls(self):
-        return (self.directory / "calls").read_text().split()
+        return [line.split()[0] for line in self._lines()]
+
+    def changes(self):
+        """Return, of those, which changed boards, in order: (function, UUID of the board)."""
+        return [(name, board) for name, board in map(str.split, self._lines()) if CHANGING.search(name)]
 
     def closed(self):
         """Return whether nobody in this process has NVML open."""
@@ -126,6 +136,9 @@ class Machine:
         found = [pynvml.nvmlGpuInstanceGetInfo(instance) for instance in _instances(handle)]
         pynvml.nvmlShutdown()
         return {(info.profileId, info.placement.start): info.id for info in found}
+
+    def _lines(self):
+        return (self.directory / "calls").read_text().splitlines()
 
     def _add(self, line):
         self._control.append(line)

@@ -8,9 +8,9 @@
  *                old driver that gives none); MEDIA: 0 -me, 1 plain, 2 +me, 3 +me.all
  *   control  what goes wrong now, read at every call:
  *              fail FUNCTION CODE UUID|*          die FUNCTION (after it has taken effect)
- *              lost UUID        unprivileged      process UUID GPU_INSTANCE PID MIB
+ *              lost UUID        unprivileged      process UUID GPU_INSTANCE PID MIB      client UUID PID MIB (of MPS)
  *   xids     events, one a line, only ever added to: UUID XID
- *   calls    the names of the functions that were called, if the file exists
+ *   calls    the functions that were called, if the file exists: NAME UUID (of the board; - if it is of none)
  *   state    shared by all processes, under a lock for the length of a call; it outlives them. mock_reboot() clears
  *            instances, lets pending modes take effect and gives what is made from then on other UUIDs.
  */
@@ -102,7 +102,7 @@ static int wanted(const char *function, const Board *board) {
   FILE *file = in_directory("calls", "r+"), *control = in_directory("control", "r");
   char line[256], name[128], uuid[80];
   int code, result = OK;
-  if (file) fseek(file, 0, SEEK_END), fprintf(file, "%s\n", function), fclose(file);
+  if (file) fseek(file, 0, SEEK_END), fprintf(file, "%s %s\n", function, board ? board->uuid : "-"), fclose(file);
   while (control && fgets(line, sizeof line, control)) {
     if (sscanf(line, "fail %127s %d %79s", name, &code, uuid) == 3) {
       if (!strcmp(name, function) && (!strcmp(uuid, "*") || (board && !strcmp(uuid, board->uuid)))) result = code;
@@ -337,6 +337,30 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, uint *count, Process *
     if (*count > room) result_ = INSUFFICIENT_SIZE;
   });
 }
+
+#ifndef OLD_DRIVER
+static uint clients(const Board *board, Process *found, uint room) {
+  FILE *control = in_directory("control", "r");
+  char line[256], uuid[80];
+  uint count = 0, pid;
+  ull mib;
+  while (control && fgets(line, sizeof line, control))
+    if (sscanf(line, "client %79s %u %llu", uuid, &pid, &mib) == 3 && !strcmp(uuid, board->uuid)) {
+      if (count < room) found[count] = (Process){pid, mib << 20, (uint)-1, (uint)-1};
+      count++;
+    }
+  if (control) fclose(control);
+  return count;
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *device, uint *count, Process *found) {
+  CALL("nvmlDeviceGetMPSComputeRunningProcesses_v3", board_of(device), {
+    uint room = found ? *count : 0;
+    *count = clients(board_of(device), found, room);
+    if (*count > room) result_ = INSUFFICIENT_SIZE;
+  });
+}
+#endif
 
 /* MIG mode and GPU instances --------------------------------------------------------------------------------------- */
 

@@ -36,6 +36,9 @@ def test_everything_that_the_driver_does_calls_what_the_table_names(machine, dri
     one.mend()
     driver.destroy(board, item)
     assert driver.slices(board) == driver.orphans(board) == ()
+    driver.enable_mps(one.uuids[1])
+    assert driver.mps_enabled(one.uuids[1])
+    assert driver.clients(one.uuids[1]) == ()
     driver.close()
     of_the_test = {"nvmlDeviceGetHandleByUUID", "nvmlDeviceGetGpuInstanceById"}
     assert sorted(set(one.calls()) - of_the_test) == sorted(ROWS)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pynvml
 import pytest
 
+from reconciler.agent.bins import Bins
 from reconciler.agent.driver import (
     DriverError,
     GpuIsLost,
@@ -15,7 +16,10 @@ from reconciler.agent.driver import (
     NotSupported,
     Slice,
 )
+from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
+from tests.mps.daemons import NoProcesses
 from tests.nvml.library import needs_gcc
 from tests.nvml.machine import IN_USE, INSUFFICIENT_RESOURCES, LOST, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN
 
@@ -304,9 +308,79 @@ def test_without_a_control_daemon_there_are_no_mps_slices(machine):
 
 def test_mps_slices_outlive_the_agent(machine, driver, tmp_path):
     (board,) = machine(T4).uuids
+    driver.enable_mps(board)
     driver.create(board, Slice("10gb"))
-    again = type(driver)(driver._bins)
-    assert again.slices(board) == (Slice("10gb"),)
+    again = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), NoProcesses()))
+    assert (again.slices(board), again.mps_enabled(board)) == ((Slice("10gb"),), False)
     (tmp_path / "bins.json").write_text("{")
     with pytest.raises(DriverError, match=r"cannot be read from .*bins\.json"):
         again.slices(board)
+
+
+def test_a_driver_that_cannot_tell_who_holds_an_instance_leaves_that_out(machine, driver):
+    """Old libraries do not have the function, which the bindings say in an error of another kind."""
+    one = machine(A100)
+    (board,) = one.uuids
+    driver.create(board, Slice("3g.20gb", 4))
+    one.hold(board, 1, 4711)
+    one.fail("nvmlDeviceGetComputeRunningProcesses_v3", 13)
+    with pytest.raises(InUse) as raised:
+        driver.destroy(board, Slice("3g.20gb", 4))
+    assert "4711" not in str(raised.value)
+
+
+def test_a_board_for_mps_is_closed_to_all_but_its_daemon(machine, driver):
+    (board,) = machine(T4).uuids
+    driver.enable_mps(board)
+    handle = pynvml.nvmlDeviceGetHandleByUUID(board)
+    assert pynvml.nvmlDeviceGetComputeMode(handle) == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+    pynvml.nvmlDeviceSetComputeMode(handle, pynvml.NVML_COMPUTEMODE_DEFAULT)
+    assert not driver.mps_enabled(board), "somebody has opened it: it is to be closed again"
+    driver.enable_mps(board)
+    assert driver.mps_enabled(board)
+    driver.disable_mps(board)
+    assert pynvml.nvmlDeviceGetComputeMode(handle) == pynvml.NVML_COMPUTEMODE_DEFAULT
+
+
+def test_a_daemon_that_cannot_serve_is_its_boards_fault(machine, tmp_path):
+    ill, well = machine(T4, T4).uuids
+    daemons = NoProcesses()
+    driver = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), daemons))
+    for board in (ill, well):
+        driver.enable_mps(board)
+        driver.create(board, Slice("10gb"))
+    daemons.faults[ill] = "its MPS control daemon has ended"
+    assert [board.fault for board in driver.boards()] == ["its MPS control daemon has ended", None]
+    with pytest.raises(DriverError, match="its MPS control daemon has ended"):
+        driver.create(ill, Slice("1gb"))
+    assert driver.slices(ill) == (Slice("10gb"),), "what was promised stays"
+    driver.destroy(ill, Slice("10gb"))
+    assert driver.slices(ill) == ()
+
+
+def test_the_backstop_follows_the_largest_slice(machine, tmp_path):
+    """A T4 has 15360 MiB and 16 GB: 960 MiB each."""
+    (board,) = machine(T4).uuids
+    daemons = NoProcesses()
+    driver = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), daemons))
+    driver.enable_mps(board)
+    limits = [daemons.limits[board]]
+    for change, item in (
+        (driver.create, Slice("4gb")),
+        (driver.create, Slice("10gb")),
+        (driver.create, Slice("2gb")),
+        (driver.destroy, Slice("10gb")),
+        (driver.destroy, Slice("4gb")),
+        (driver.destroy, Slice("2gb")),
+    ):
+        change(board, item)
+        limits.append(daemons.limits[board])
+    assert limits == [960, 3840, 9600, 9600, 3840, 1920, 960]
+
+
+def test_clients_are_those_of_mps(machine, driver):
+    one = machine(T4, T4)
+    one.use_by_mps(one.uuids[1], 4711, 300)
+    one.hold(one.uuids[1], -1, 4712)
+    assert driver.clients(one.uuids[0]) == ()
+    assert driver.clients(one.uuids[1]) == (Client(4711, 300),)

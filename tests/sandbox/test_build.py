@@ -43,7 +43,7 @@ def test_what_is_missing_is_built_into_the_cache_and_told_line_by_line(environme
     first, *rest = told.getvalue().splitlines()
     assert first == (
         "building etcd, kube-apiserver, kube-scheduler, kube-controller-manager, kwok with Go 1.26.6, once "
-        f"(all five take 6 to 9 minutes on 2 cores), into {tmp_path}/cache/apportion"
+        f"(6 to 9 minutes for a control plane on 2 cores), into {tmp_path}/cache/apportion"
     )
     assert [line.split(":")[0].strip() for line in rest] == [f"{binary.name} {binary.version}" for binary in BINARIES]
 

@@ -1,7 +1,7 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -9,27 +9,29 @@ import msgspec
 import pynvml
 
 from policies.annotations import BoardInventory
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
+from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import instances
 from reconciler.agent.nvml.discovery import Board, mig_mode
 from reconciler.agent.nvml.errors import asking, driver_error
+from reconciler.agent.nvml.mps import MpsBoards, clients
 from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
-_NO_BINS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
+_NO_MPS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
 
 
 class NvmlDriver:
     """The boards of this node. Any thread may ask; on each board one thing is done at a time.
 
     Args:
-        bins: where MPS slices are kept; None where there is no control daemon that could serve them.
+        mps: slices and daemons of boards in MPS mode; None where there can be no daemons.
+        name: names a process to people, by its PID.
     """
 
-    def __init__(self, bins: Bins | None = None) -> None:
-        self._bins = bins
+    def __init__(self, mps: MpsBoards | None = None, *, name: Callable[[int], str] = str) -> None:
+        self._mps, self._name = mps, name
         self._session: Session | None = None
         self._opening = threading.Lock()
         self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
@@ -49,7 +51,7 @@ class NvmlDriver:
                 if self._mig(found):
                     present = tuple(instance.item for instance in self._instances(found) if instance.whole)
                 else:
-                    present = self._bins.of(board) if self._bins else ()
+                    present = self._mps.slices(board) if self._mps else ()
             except GpuIsLost:
                 if board not in self._seen:
                     raise
@@ -73,7 +75,7 @@ class NvmlDriver:
             if mig is not (item.start is not None):
                 raise NotSupported(f"MIG mode of GPU {found.inventory.index} is {'on' if mig else 'off'}")
             if item.start is None:
-                self._create_bin(found, item)
+                self._with_mps().create(found, item)
                 return
             profile = found.model.profile(item.profile)
             if profile is None:
@@ -93,7 +95,7 @@ class NvmlDriver:
         """Remove a slice or an orphan. Raises DriverError; InUse names the processes."""
         with self._on(board) as found:
             if item.start is None:
-                self._destroy_bin(board, item)
+                self._with_mps().destroy(found.inventory, item)
                 return
             present = self._instances(found, item.profile)
             instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
@@ -102,7 +104,7 @@ class NvmlDriver:
             try:
                 instances.destroy(instance)
             except InUse as error:
-                error.args = (f"{error}{instances.holders(found, instance.number)}",)
+                error.args = (f"{error}{instances.holders(found, self._name, instance.number)}",)
                 raise
 
     def enable_mig(self, board: str) -> None:
@@ -111,27 +113,51 @@ class NvmlDriver:
             if found.inventory.switch != "live":
                 raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
             what = f"switch MIG mode of GPU {found.inventory.index} on"
-            if self._bins and self._bins.of(board):
+            if self._mps and self._mps.slices(board):
                 raise InUse(f"{what}: it has MPS slices")
             with asking(what):
                 status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
             if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
                 error = driver_error(what, pynvml.NVMLError(status))
-                error.args = (f"{error}{instances.holders(found)}",)
+                error.args = (f"{error}{instances.holders(found, self._name)}",)
                 raise error
+
+    def mps_enabled(self, board: str) -> bool:
+        """Return whether a control daemon is kept for a board and nobody gets past it. Raises DriverError."""
+        with self._on(board) as found:
+            return self._mps is not None and self._mps.enabled(found)
+
+    def enable_mps(self, board: str) -> None:
+        """Keep a control daemon for a board; whether it serves, `boards` says. Raises NotSupported in MIG mode."""
+        with self._on(board) as found:
+            if self._mig(found):
+                raise NotSupported(f"MIG mode of GPU {found.inventory.index} is on")
+            self._with_mps().enable(found)
+
+    def disable_mps(self, board: str) -> None:
+        """End the control daemon of a board. Raises InUse while it has MPS slices."""
+        with self._on(board) as found:
+            self._with_mps().disable(found)
+
+    def clients(self, board: str) -> tuple[Client, ...]:
+        """Return the processes that use a board by MPS, by their PIDs on the node. Raises DriverError."""
+        with self._on(board) as found, asking(f"list the MPS clients of GPU {found.inventory.index}"):
+            return clients(found.handle)
 
     def device_uuid(self, board: str, item: Slice) -> str:
         """Return the UUID by which a container gets a slice: the MIG device's, of MPS the board's. Raises DriverError."""
         with self._on(board) as found:
             if item.start is None:
                 return board
-            for instance in self._instances(found, item.profile):
-                if instance.item == item and instance.whole:
-                    with asking(f"name the device of {item}"):
-                        uuid = instances.device_uuid(found, instance.number)
-                    if uuid:
-                        return uuid
+            uuid = self._uuids(found, item.profile).get(item)
+        if uuid is None:
             raise InvalidArgument(f"there is no {item}")
+        return uuid
+
+    def device_uuids(self, board: str) -> dict[Slice, str]:
+        """Return the UUIDs of all MIG slices of a board: less work than asking for each. Raises DriverError."""
+        with self._on(board) as found:
+            return self._uuids(found)
 
     def watch(self) -> XidWatch:
         """Return a watch of all boards that are known now, for a thread that waits for events. Raises DriverError."""
@@ -163,7 +189,7 @@ class NvmlDriver:
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
         """Return a board with what may have changed since it was described."""
-        fault, mig = session.fault(board.uuid), False
+        fault, mig = session.fault(board.uuid) or (self._mps and self._mps.fault(board.uuid)), False
         try:
             mig = self._mig(board)
         except DriverError as error:
@@ -181,19 +207,14 @@ class NvmlDriver:
         with asking(f"list the instances of GPU {board.inventory.index}"):
             return instances.instances(board, profile)
 
-    # MPS --------------------------------------------------------------------------------------------------------------
+    def _uuids(self, board: Board, profile: str | None = None) -> dict[Slice, str]:
+        """Return the UUIDs of the MIG devices of a board, all or those of one profile."""
+        present = self._instances(board, profile)
+        with asking(f"name the MIG devices of GPU {board.inventory.index}"):
+            uuids = instances.device_uuids(board) if present else {}
+        return {one.item: uuids[one.number] for one in present if one.whole and one.number in uuids}
 
-    def _create_bin(self, board: Board, item: Slice) -> None:
-        if self._bins is None:
-            raise NotSupported(_NO_BINS)
-        present = self._bins.of(board.uuid)
-        if item in present:
-            raise InvalidArgument(f"{item} exists already")
-        if error := rejection(board.model, [one.placement for one in present], item.placement):
-            raise error
-        self._bins.add(board.uuid, item)
-
-    def _destroy_bin(self, board: str, item: Slice) -> None:
-        if self._bins is None or item not in self._bins.of(board):
-            raise InvalidArgument(f"there is no {item}")
-        self._bins.remove(board, item)
+    def _with_mps(self) -> MpsBoards:
+        if self._mps is None:
+            raise NotSupported(_NO_MPS)
+        return self._mps

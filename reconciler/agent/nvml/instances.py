@@ -3,7 +3,7 @@
 A slice is a GPU instance with one compute instance that takes all of it. Handles are asked for each time and not kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -76,8 +76,9 @@ def destroy(instance: Instance) -> None:
         pynvml.nvmlGpuInstanceDestroy(instance.handle)
 
 
-def device_uuid(board: Board, number: int) -> str | None:
-    """Return the UUID of the MIG device in the GPU instance of this number; None if it has none. Raises pynvml.NVMLError."""
+def device_uuids(board: Board) -> dict[int, str]:
+    """Return number of a GPU instance -> UUID of the MIG device in it. Raises pynvml.NVMLError."""
+    uuids: dict[int, str] = {}
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(board.handle)):
         try:
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(board.handle, index)
@@ -85,19 +86,18 @@ def device_uuid(board: Board, number: int) -> str | None:
             if is_one_of(error, pynvml.NVML_ERROR_NOT_FOUND):
                 continue
             raise
-        if pynvml.nvmlDeviceGetGpuInstanceId(device) == number:
-            return str(pynvml.nvmlDeviceGetUUID(device))
-    return None
+        uuids[pynvml.nvmlDeviceGetGpuInstanceId(device)] = str(pynvml.nvmlDeviceGetUUID(device))
+    return uuids
 
 
-def holders(board: Board, number: int | None = None) -> str:
-    """Return who holds a GPU instance, or the board, as ` (process 4711)`; "" where that is not known."""
+def holders(board: Board, name: Callable[[int], str], number: int | None = None) -> str:
+    """Return who holds a GPU instance, or the board, as ` (process 4711)`, by their names; "" where that is not known."""
     try:
-        found = pynvml.nvmlDeviceGetComputeRunningProcesses(board.handle)
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(board.handle)
     except pynvml.NVMLError:  # it only explains another error
         return ""
-    pids = [str(process.pid) for process in found if number is None or process.gpuInstanceId == number]
-    return f" (process {', '.join(pids)})" if pids else ""
+    named = [name(process.pid) for process in found if number is None or process.gpuInstanceId == number]
+    return f" (process {', '.join(named)})" if named else ""
 
 
 def placements(found: tuple[Instance, ...]) -> tuple[Placement, ...]:

@@ -1,6 +1,7 @@
 """A GPU driver in memory: NVML's rules and errors, and those of a control daemon's MPS slices."""
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -8,7 +9,7 @@ import msgspec
 
 from policies.annotations import BoardInventory
 from policies.boards import inventory_model
-from reconciler.agent.driver import InUse, InvalidArgument, NotSupported, Slice, device_id
+from reconciler.agent.driver import WHOLE, InUse, InvalidArgument, NotSupported, Slice, device_id
 from reconciler.agent.rules import rejection
 
 LIST: Final = "list slices"
@@ -19,6 +20,7 @@ DESTROY_GPU_INSTANCE: Final = "destroy GPU instance"
 CREATE_BIN: Final = "create MPS slice"
 DESTROY_BIN: Final = "destroy MPS slice"
 ENABLE_MIG: Final = "enable MIG mode"
+SWITCH_MPS: Final = "switch MPS on or off"
 
 Interrupt = Callable[[str, str, Slice | None], None]
 """Called before each operation, by its name above, with the board and the slice; what it raises happens instead."""
@@ -55,6 +57,7 @@ class SimulatedDriver:
         self._boards = {board.uuid: board for board in boards}
         # Slice -> whether it is complete: a GPU instance without compute instance is not.
         self._on = {uuid: dict.fromkeys((present or {}).get(uuid, ()), True) for uuid in self._boards}
+        self._mps: set[str] = set()  # boards with a control daemon
         self._unavailable = unavailable
         self._in_use = in_use
         self._call_s, self._sleep = call_s, sleep
@@ -80,6 +83,8 @@ class SimulatedDriver:
         present, entry, mig = self._of(board), self._boards[board], item.start is not None
         if mig is not entry.mig:
             raise NotSupported(f"MIG mode of GPU {entry.index} is {'on' if entry.mig else 'off'}")
+        if not (mig or board in self._mps):
+            raise NotSupported(f"no MPS control daemon is kept for GPU {entry.index}")
         if item in present:
             raise InvalidArgument(f"{item} exists already")
         if error := rejection(inventory_model(entry), [one.placement for one in present], item.placement):
@@ -99,7 +104,7 @@ class SimulatedDriver:
         present = self._of(board)
         if item not in present:
             raise InvalidArgument(f"there is no {item}")
-        if self._in_use(device_id(board, item)):
+        if present[item] and self._in_use(device_id(board, item)):  # no process runs where there is no compute instance
             raise InUse(f"{item} is in use by another client")
         if item.start is None:
             self._work(DESTROY_BIN, board, item)
@@ -119,6 +124,35 @@ class SimulatedDriver:
             raise InUse(f"GPU {entry.index} is in use by another client")
         self._work(ENABLE_MIG, board, None)
         self._boards[board] = msgspec.structs.replace(entry, mig=True)
+
+    def mps_enabled(self, board: str) -> bool:
+        """Return whether the board has a control daemon. Raises InvalidArgument."""
+        return bool(self._of(board) is not None and board in self._mps)
+
+    def enable_mps(self, board: str) -> None:
+        """Give the board a control daemon. Raises NotSupported in MIG mode."""
+        if self._of(board) is not None and self._boards[board].mig:
+            raise NotSupported(f"MIG mode of GPU {self._boards[board].index} is on")
+        self._work(SWITCH_MPS, board, None)
+        self._mps.add(board)
+
+    def disable_mps(self, board: str) -> None:
+        """Take the control daemon from the board. Raises InUse while it has MPS slices."""
+        if any(item.start is None for item in self._of(board)):
+            raise InUse(f"end the MPS control daemon of GPU {self._boards[board].index}: it has MPS slices")
+        self._work(SWITCH_MPS, board, None)
+        self._mps.discard(board)
+
+    def device_uuid(self, board: str, item: Slice) -> str:
+        """Return a UUID that goes by board and placement; of a MIG slice made again a real one differs. Raises InvalidArgument."""
+        if not self._of(board).get(item, item == WHOLE):
+            raise InvalidArgument(f"there is no {item}")
+        return board if item.start is None else f"MIG-{uuid.uuid5(uuid.NAMESPACE_OID, device_id(board, item))}"
+
+    def device_uuids(self, board: str) -> dict[Slice, str]:
+        """Return the UUIDs of all MIG slices of a board. Raises InvalidArgument."""
+        whole = [item for item, complete in self._of(board).items() if complete and item.start is not None]
+        return {item: self.device_uuid(board, item) for item in whole}
 
     def fail(self, board: str, fault: str | None) -> None:
         """Let a board become unable to serve (an XID error, a dead daemon), or recover: None."""

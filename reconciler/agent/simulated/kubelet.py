@@ -6,10 +6,13 @@ pod its device as soon as there is one.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
+from policies.needs import is_slice
 from policies.view import PodView
+from reconciler.agent.driver import base_id
 from reconciler.agent.kubelet import Devices, Holder, preferred
+from reconciler.agent.pods import Pods
 
 Reject = Callable[[PodView, str], None]
 """Told once of each pod for which there is no device, with the message that the kubelet would give."""
@@ -19,7 +22,7 @@ class SimulatedKubelet:
     """The device manager of one simulated node. Used by one thread at a time, as all of a node's agent.
 
     Args:
-        pods: the pods of the node, as the API server has them.
+        pods: the pods of the node.
         announced: devices that it knows from the start.
         allocated: device id -> pod that holds it from the start.
         reject: told of pods that a real kubelet would fail.
@@ -29,7 +32,7 @@ class SimulatedKubelet:
 
     def __init__(
         self,
-        pods: Callable[[], Iterable[PodView]],
+        pods: Pods,
         *,
         announced: Devices | None = None,
         allocated: Mapping[str, Holder] | None = None,
@@ -72,8 +75,8 @@ class SimulatedKubelet:
         return {device: holder for device, (holder, _) in self._holders.items()}
 
     def holds(self, device: str) -> bool:
-        """Return whether a pod holds this device."""
-        return device in self._holders
+        """Return whether a pod holds this device, or a turn on it."""
+        return any(base_id(held) == device for held in self._holders)
 
     def _release(self, pods: Mapping[Holder, PodView]) -> None:
         """Take devices back from pods that are gone; a uid that was not remembered is that of the pod of this name."""
@@ -87,6 +90,8 @@ class SimulatedKubelet:
         known = self.allocatable()
         chosen: list[str] = []
         for resource, count in pod.slices:
+            if not (is_slice(resource) or resource in self._known):
+                continue  # no device plugin has to do with it
             free = [
                 device for device in self._known.get(resource, ()) if device in known and device not in self._holders
             ]

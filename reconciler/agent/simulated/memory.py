@@ -16,7 +16,9 @@ import structlog
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, read_inventory
 from policies.boards import Board, inventory_model
+from policies.catalogue import by_product
 from policies.model import Node, ObjectMeta
+from policies.placement import size_of
 from policies.view import view_node
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import NodeState
@@ -49,7 +51,7 @@ def recall(node: NodeState) -> Memory:
     reported, fault = read_inventory(node.annotations, []), ""
     if not reported:
         reported, fault = _fresh_boards(node)
-    boards = tuple(msgspec.structs.replace(board, fault=None) for board in reported)
+    boards = tuple(map(_as_made, reported))
     slices: dict[str, tuple[Slice, ...]] = {}
     announced: dict[str, dict[str, bool]] = {}
     allocated: dict[str, str] = {}
@@ -63,6 +65,13 @@ def recall(node: NodeState) -> Memory:
             if was.used and was.pod:
                 allocated[device] = was.pod
     return Memory(boards=boards, fault=fault, slices=slices, announced=announced, allocated=allocated)
+
+
+def _as_made(board: BoardInventory) -> BoardInventory:
+    """Return a board as it was before anything was said of it: of one with a fixed layout not all profiles are reported."""
+    model = by_product(board.model) if board.fixed else None
+    profiles = model.profiles if model else board.profiles
+    return msgspec.structs.replace(board, fault=None, fixed=False, mode=None, profiles=profiles)
 
 
 def _fresh_boards(node: NodeState) -> tuple[tuple[BoardInventory, ...], str]:
@@ -91,6 +100,8 @@ def _restore(board: BoardInventory, reported: Iterable[PlacedSlice]) -> list[tup
     restored: list[tuple[Slice, PlacedSlice]] = []
     ordinals: Counter[str] = Counter()
     for was in reported:
+        if not size_of(was.profile)[0]:
+            continue  # no slice: the board itself, or slices under another name, which its files tell anew
         error = rejection(inventory_model(board), [item.placement for item, _ in restored], was.placement)
         if error or (was.start is not None) is not board.mig:
             structlog.get_logger().warning(

@@ -1,13 +1,14 @@
 """Makes the agents of simulated nodes: each with a driver and a kubelet that go on where the node's report left off."""
 
-from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
+from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.node import NodeState
+from reconciler.agent.pods import Pods
 from reconciler.agent.simulated.driver import SimulatedDriver
 from reconciler.agent.simulated.kubelet import Reject, SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
@@ -31,9 +32,13 @@ LATENCIES: Final = {"none": Latency(0.0, 0.0), "real": Latency(0.15, 1.0)}
 
 
 def simulated_agent(
-    node: NodeState, pods: Callable[[], Iterable[PodView]], reject: Reject, latency: Latency
+    node: NodeState,
+    pods: Pods,
+    reject: Reject,
+    latency: Latency,
+    config_maps: ConfigMaps = no_config_maps,
 ) -> NodeAgent:
-    """Return the agent of a node that is simulated; `pods` returns those that are bound to it."""
+    """Return the agent of a node that is simulated."""
     memory = recall(node)
     kubelet = SimulatedKubelet(
         pods,
@@ -49,4 +54,4 @@ def simulated_agent(
         in_use=kubelet.holds,
         call_s=latency.call_s,
     )
-    return NodeAgent(driver, kubelet)
+    return NodeAgent(driver, kubelet, fixed=FixedLayouts(config_maps), pods=pods)

@@ -1,0 +1,109 @@
+"""The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from policies.view import PodView
+from reconciler.agent.agent import NodeAgent
+from reconciler.agent.bins import Bins
+from reconciler.agent.cdi import DIRECTORY, CdiDevices, groups
+from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
+from reconciler.agent.events import BoardEvents
+from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.layouts import FixedLayouts
+from reconciler.agent.grants import Grants, by_variable
+from reconciler.agent.handed import Handed
+from reconciler.agent.mps.memory import MemoryWatch
+from reconciler.agent.mps.shares import Sharing
+from reconciler.agent.mps.site import MpsSite
+from reconciler.agent.mps.supervisor import Supervisor
+from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.mps import MpsBoards
+from reconciler.agent.pods import Pods, Tell
+from reconciler.agent.processes import Processes
+from reconciler.agent.tenants import Tenants
+
+NAMINGS: Final = ("env", "cdi")
+"""How containers can be told their devices: by a variable, or by a name that the container runtime looks up."""
+
+
+class Machine:
+    """Driver and kubelet of this node. Nothing is asked of either before the first pass.
+
+    Args:
+        kubelet: the kubelet's directory.
+        state: directory of what must outlive the agent; it exists.
+        device_ids: one of NAMINGS.
+        mps: how MPS is set up.
+        tell: tells people of a pod.
+        config_maps: reads ConfigMaps of our namespace.
+        cdi: where the container runtime looks for the devices that are named so.
+    """
+
+    def __init__(
+        self,
+        *,
+        kubelet: Path,
+        state: Path,
+        device_ids: str,
+        mps: MpsSite,
+        tell: Tell,
+        config_maps: ConfigMaps = no_config_maps,
+        cdi: Path = DIRECTORY,
+    ) -> None:
+        self._tell = tell
+        self._changed: Callable[[], None] = lambda: None
+        self._pods: Pods = tuple
+        self._daemons = Supervisor(mps, changed=self._pass_is_due)
+        processes = Processes(self._pods_now)
+        self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=processes.name)
+        self._handed = Handed(state / "handed.json")
+        self._cdi = CdiDevices(self._driver, groups(state), cdi) if device_ids == "cdi" else None
+        self._fixed = FixedLayouts(config_maps)
+        grants = Grants(
+            self._driver,
+            naming=self._handed.remembering(self._cdi or by_variable),
+            sharing=Sharing(mps, self._driver.boards),
+            check=self._fixed.check,
+        )
+        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now)
+        self._events = BoardEvents(self._driver.watch)
+        self._memory = MemoryWatch(self._driver, self._kubelet, processes, self._pods_now, tell)
+
+    def agent(self, pods: Pods) -> NodeAgent:
+        """Return an agent that cuts the boards of this machine, of the node on which these pods are."""
+        self._pods = pods
+        return NodeAgent(
+            self._driver,
+            self._kubelet,
+            Tenants(self._driver, self._handed, pods, self._tell),
+            fixed=self._fixed,
+            pods=pods,
+            name_devices=self._cdi.refresh if self._cdi else None,
+        )
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Begin to watch; `changed` is called when something has happened for which a pass is due."""
+        self._changed = changed
+        self._kubelet.start(changed)
+        self._events.start(changed)
+        self._memory.start()
+
+    def alive(self) -> bool:
+        """Return whether both are watched."""
+        return self._kubelet.alive() and self._events.alive()
+
+    def close(self) -> None:
+        """Take our devices from the kubelet, end the threads, and let go of the driver; MPS daemons go on to serve."""
+        self._events.stop()
+        self._memory.stop()
+        self._kubelet.close()
+        self._daemons.leave()
+        self._driver.close()
+
+    def _pass_is_due(self) -> None:
+        self._changed()
+
+    def _pods_now(self) -> Iterable[PodView]:
+        return self._pods()

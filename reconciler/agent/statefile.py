@@ -1,0 +1,46 @@
+"""A small JSON file of what neither the hardware nor the kubelet remembers for us; on the node, so that it survives a reboot."""
+
+import os
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from reconciler.agent.driver import DriverError
+
+T = TypeVar("T")
+
+
+class StateFile(Generic[T]):
+    """One value in a file, with one writer: the agent of the node.
+
+    Args:
+        path: the file; its directory exists.
+        form: the type of the value.
+        what: what it is, for messages.
+    """
+
+    def __init__(self, path: Path, form: type[T], what: str) -> None:
+        self._path, self._what = path, what
+        self._decoder = msgspec.json.Decoder(form)
+
+    def read(self) -> T | None:
+        """Return the value; None if there is no file yet. Raises DriverError."""
+        try:
+            return self._decoder.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise DriverError(f"{self._what} cannot be read from {self._path}: {error}") from error
+
+    def write(self, value: T) -> None:
+        """Replace the file in one step, so that a crash leaves the old one or the new one. Raises DriverError."""
+        beside = self._path.with_suffix(".new")
+        try:
+            with beside.open("wb") as file:
+                file.write(msgspec.json.encode(value))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+        except OSError as error:
+            raise DriverError(f"{self._what} cannot be kept in {self._path}: {error}") from error

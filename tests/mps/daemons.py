@@ -1,0 +1,27 @@
+"""Control daemons without processes, for tests of what asks for them."""
+
+from reconciler.agent.driver import DriverError
+
+
+class NoProcesses:
+    """Daemons that serve at once; `limits` are theirs, by board, `faults` what is wrong with them."""
+
+    def __init__(self):
+        self.limits, self.faults = {}, {}
+
+    def start(self, board, limit_mib):
+        self.limits.setdefault(board, limit_mib)
+
+    def stop(self, board):
+        self.limits.pop(board, None)
+
+    def kept(self, board):
+        return board in self.limits
+
+    def fault(self, board):
+        return self.faults.get(board) if self.kept(board) else None
+
+    def limit(self, board, mib):
+        if fault := self.fault(board):
+            raise DriverError(fault)
+        self.limits[board] = mib
