@@ -5,7 +5,7 @@ on some nodes all who may land there take fewer places than there are, one is le
 the nodes than it did from the sum of what might come, and what nodes gain later only adds places: who is safe remains so.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -115,13 +115,37 @@ class Crowd:
             )
         return self._left.amounts[home].get(what, 0) - self._loads[home, what]
 
-    def guarded(self, party: Party) -> bool:
-        """Return whether pods that have come are safe on many nodes together, and keep in mind why."""
-        guards = (guard for guard in self._guards(party) if self._limit(guard, party) >= len(party.homes))
+    def fill(self, parties: Iterable[Party]) -> None:
+        """Let pods come for whom nobody has a guard yet."""
+        for party in parties:
+            self._enter(party)
+
+    def guarded(self, party: Party, same: Collection[Party] = ()) -> bool:
+        """Return whether pods that have come are safe on many nodes together, and keep in mind why.
+
+        `same` are the same pods, where they have come as others.
+        """
+        guards = (guard for guard in self._guards(party, same) if self._limit(guard, party) >= len(party.homes))
         party.guard = next(guards, None)
         if party.guard:
             party.guard.left -= (len(party.homes) - 1) * party.guard.weight(party)
         return party.guard is not None
+
+    def send_home(self, place: int, what: str, created: Mapping[str, int], since: int) -> None:
+        """Let those stay at home who take some of what a node has and may land there, but for who is older than that.
+
+        Nobody's guard may count them.
+        """
+        movable = [
+            party for party in self.parties if party.nodes >> place & 1 and what in party.takes and not party.fixed
+        ]
+        for party in movable:
+            away = {key: home for key, home in party.homes.items() if home != place and created[key] >= since}
+            for key in away:
+                del party.homes[key]
+            if away:
+                self.fill(replace(party, homes=away).seats())
+                self._loads.clear()
 
     def room_for(self, party: Party) -> int:
         """Return how many pods of a party can come so that these and all who are there are safe as they are."""
@@ -147,7 +171,7 @@ class Crowd:
         weight = guard.weight(party)
         return len(party.homes) if guard.left > 0 == weight else (guard.left - 1) // weight + 1 if weight else 0
 
-    def _guards(self, party: Party) -> Iterator[Guard]:
+    def _guards(self, party: Party, same: Collection[Party] = ()) -> Iterator[Guard]:
         """Yield ways to count places for the pods of a party, with what all others leave of them.
 
         Where room does not run short, only slices count: one by one, or as many as a pod needs. Elsewhere a place is
@@ -156,13 +180,13 @@ class Crowd:
         fit = self._fit(party)
         roomy = fit & self._roomy(party)
         if roomy and any(amount > 1 for amount in party.need.values()):
-            yield self._counted(roomy, dict.fromkeys(party.need, 1), party)
+            yield self._counted(roomy, dict.fromkeys(party.need, 1), party, same)
         if roomy:
-            yield self._counted(roomy, party.need, party)
+            yield self._counted(roomy, party.need, party, same)
         if roomy != fit:
-            yield self._counted(fit, party.takes, party)
+            yield self._counted(fit, party.takes, party, same)
 
-    def _counted(self, nodes: Nodes, units: Takes, party: Party) -> Guard:
+    def _counted(self, nodes: Nodes, units: Takes, party: Party, same: Collection[Party]) -> Guard:
         """Count places, and what all others can take of them, on those nodes where they leave most."""
         guard = Guard(nodes, units, self._tiers(nodes, party.takes, units))
         everybody = self.parties
@@ -170,7 +194,7 @@ class Crowd:
             everybody = self._needing[only]
         taken: dict[Nodes, int] = {}
         for other in everybody:
-            if other is not party and other.nodes & nodes and (weight := guard.weight(other)):
+            if other is not party and other.nodes & nodes and other not in same and (weight := guard.weight(other)):
                 taken[other.nodes] = taken.get(other.nodes, 0) + weight * len(other.homes)
         guard.left = guard.places(-1) - sum(taken.values())
         for off in sorted(taken, key=int.bit_count) if guard.left < 1 else ():

@@ -5,11 +5,11 @@ that its constraints allow. Pods are therefore released together only if nobody 
 wider ones are narrowed, by nodes that they must avoid, and who cannot be made safe waits until others are bound.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 from operator import and_
 from typing import Final
 
@@ -23,6 +23,7 @@ __all__ = ["Claim", "Role", "Stock", "release"]
 _MOST_AVOIDED: Final = 16  # nodes that one pod is kept off for others: each is a requirement more in its spec
 _HELD_BACK: Final = 2  # times as many are released if the smallest come first: then they do
 _MOST_IN_TURN: Final = 4  # sorts of pods that have to be made safe anew for the sake of one pod
+_MUCH_YOUNGER_S: Final = 30  # seconds; who has come so long after a pod is not waited for
 _MOST_FAILURES: Final = 8  # attempts to make others give way for a pod; each looks at everybody
 
 
@@ -31,7 +32,8 @@ class Role(IntEnum):
 
     RELEASED = 0  # released before, not bound yet: may land at any moment
     CANDIDATE = 1  # its slices are free: may be released now
-    LATER = 2  # its slices are on their way
+    COMING = 2  # boards are being cut for it: it has its slices in a moment
+    LATER = 3  # it has them when others have ended
 
 
 @dataclass(eq=False, slots=True)
@@ -45,6 +47,7 @@ class Claim:
         room: what it takes besides slices, in thousandths.
         nodes: where it may land.
         home: the node where the plan has it.
+        created: seconds since the epoch.
     """
 
     key: str
@@ -53,13 +56,15 @@ class Claim:
     room: tuple[tuple[str, int], ...]
     nodes: Nodes
     home: int
+    created: int = 0
 
 
 def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
     """Return the candidates that may be released, with the nodes on which each may land.
 
     Law: if only these and the pods released before land, in any order and on any nodes left to them, each finds its
-    slices; but for those of the latter for whom none are left already.
+    slices; but for those of the latter for whom none are left already. And where boards are being cut for others, these
+    find theirs then.
 
     Sorts of pods are let in one after another, as many of each as endanger nobody, and then those for whose sake others
     can be kept off a node. The largest come first: what smaller ones take from them is lost for good, while smaller ones
@@ -69,15 +74,43 @@ def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
     """
     claims = list(claims)
     wanted = sum(claim.role is Role.CANDIDATE for claim in claims)
-    released = _released(claims, stock, 1)
-    if len(released) < wanted:
-        others = _released(claims, stock, -1)
-        released = others if len(others) > _HELD_BACK * len(released) else released
-    return released
+    chosen = _choose(claims, stock, 1)
+    if len(chosen.avoided()) < wanted:
+        others = _choose(claims, stock, -1)
+        chosen = others if len(others.avoided()) > _HELD_BACK * len(chosen.avoided()) else chosen
+    if chosen.coming and chosen.avoided():
+        _hold_back(stock, chosen, {claim.key: claim.created for claim in claims})
+    avoided = chosen.avoided()
+    return {claim.key: claim.nodes & ~avoided[claim.key] for claim in claims if claim.key in avoided}
 
 
-def _released(claims: list[Claim], stock: Stock, sign: int) -> dict[str, Nodes]:
-    """Return the same if the largest come first (1), or the smallest (-1); of equal ones those who may go to most nodes."""
+@dataclass(eq=False, slots=True)
+class _Choice:
+    """Who is let in, among whom.
+
+    Attributes:
+        released: those who are let in, and who was released before.
+        waiting: the other candidates.
+        coming: those for whom boards are being cut.
+        later: who comes later still.
+    """
+
+    released: list[Party]
+    waiting: list[Party]
+    coming: list[Party]
+    later: list[Party]
+
+    def everybody(self) -> Iterator[Party]:
+        """Return all parties."""
+        return chain(self.released, self.waiting, self.coming, self.later)
+
+    def avoided(self) -> dict[str, Nodes]:
+        """Return the candidates let in, with the nodes that they are kept off."""
+        return {key: party.off for party in self.released if not party.fixed for key in party.homes}
+
+
+def _choose(claims: list[Claim], stock: Stock, sign: int) -> _Choice:
+    """Let candidates in, the largest first (1), or the smallest (-1); of equal ones those who may go to most nodes."""
     roles = _parties(claims, Levels(stock.whole))
     everybody = [party for parties in roles.values() for party in parties]
     candidates = sorted(
@@ -85,10 +118,10 @@ def _released(claims: list[Claim], stock: Stock, sign: int) -> dict[str, Nodes]:
     )
     admission = _Admission(stock, roles[Role.RELEASED], candidates)
     waiting = admission.admit(candidates)
-    homes = _homes_at_risk(stock, everybody, [*admission.crowd.parties], waiting, roles[Role.LATER])
+    later = roles[Role.COMING] + roles[Role.LATER]
+    homes = _homes_at_risk(stock, everybody, [*admission.crowd.parties], waiting, later)
     admission.favour(islice(homes, _MOST_AVOIDED))
-    off = {key: party.off for party in admission.crowd.parties if not party.fixed for key in party.homes}
-    return {claim.key: claim.nodes & ~off[claim.key] for claim in claims if claim.key in off}
+    return _Choice([*admission.crowd.parties], waiting, roles[Role.COMING], roles[Role.LATER])
 
 
 def _parties(claims: list[Claim], whole: Levels) -> dict[Role, list[Party]]:
@@ -118,6 +151,23 @@ def _homes_at_risk(
             homes = list(dict.fromkeys(party.homes.values()))
             for home in homes[:1] if place < len(waiting) else sorted(homes):
                 yield from ((home, what) for what in crowd.short(party, home))
+
+
+def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> None:
+    """Let those wait who could land where others would miss it for whom boards are being cut.
+
+    They do not wait for much younger ones: else a stream of those could hold them back for ever.
+    """
+    crowd = Crowd(stock, chosen.everybody(), later=True)
+    crowd.fill(replace(party, guard=None) for party in chosen.released)
+    crowd.fill(seat for party in chosen.waiting for seat in party.seats())
+    homes = {party: party.seats() for party in chosen.coming}
+    crowd.fill(chain.from_iterable(homes.values()))
+    for party, seats in homes.items():
+        short = [(seat, what) for seat in seats for what in crowd.short(seat, seat.nodes.bit_length() - 1)]
+        for seat, what in () if not short or crowd.guarded(party, {*seats}) else short:
+            oldest = min(created[key] for key in seat.homes)
+            crowd.send_home(seat.nodes.bit_length() - 1, what, created, oldest - _MUCH_YOUNGER_S)
 
 
 class _Admission:

@@ -155,11 +155,13 @@ class _Settlement:
     def _claims(self) -> list[Claim]:
         """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
         left: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+        soon: dict[int, bool] = {}  # whether what a node lacks has only to be cut
         claims: list[Claim] = []
         for guest in self.plan.guests.values():
             home, need = guest.home.site, guest.kind.need
             if home not in left:
                 left[home] = dict(self.sites[home].grantable), dict(self.sites[home].now)
+                soon[home] = self.sites[home].node.heeds(self.seen.view.now) and not self.walk.planner.slow >> home & 1
             slices, room = left[home]
             there = all(slices.get(profile, 0) >= count for profile, count in need.items()) and all(
                 room.get(name, 0) >= amount for name, amount in guest.kind.room
@@ -169,16 +171,15 @@ class _Settlement:
                     slices[profile] -= count
                 for name, amount in guest.kind.room:
                     room[name] -= amount
-            role = Role.LATER
+            pod, role = self.pods[guest.key], Role.LATER
             if guest.kind.settled:
                 role = Role.RELEASED
-            elif there and self.pods[guest.key].gated:
-                role = Role.LATER if guest.key in self.walk.waits else Role.CANDIDATE
-            elif there:
+            elif there and not pod.gated:
                 continue  # the scheduler may place it already
-            claims.append(
-                Claim(guest.key, role, tuple(sorted(need.items())), guest.kind.room, guest.kind.candidates, home)
-            )
+            elif guest.key not in self.walk.waits and (there or soon[home]):
+                role = Role.CANDIDATE if there else Role.COMING
+            needs = tuple(sorted(need.items()))
+            claims.append(Claim(guest.key, role, needs, guest.kind.room, guest.kind.candidates, home, pod.created))
         self._keep_off(claims)
         return claims
 
@@ -189,7 +190,7 @@ class _Settlement:
         for claim in candidates:
             claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
             if not claim.nodes >> claim.home & 1:
-                claim.role = Role.LATER
+                claim.role = Role.COMING
                 for profile, _ in claim.need:
                     self.clearing[profile] = self.clearing.get(profile, 0) | 1 << claim.home
                 self.behind.add(claim.key)
@@ -207,7 +208,7 @@ class _Settlement:
             if claim.role is Role.CANDIDATE:
                 for profile, _ in claim.need:
                     first.setdefault((profile, claim.home), place)
-            elif claim.role is Role.LATER:
+            elif claim.role is not Role.RELEASED:
                 for plot in self.plan.guests[claim.key].home.plots:
                     cut_for.setdefault((claim.home, plot), place)
         doomed: dict[str, Nodes] = {}

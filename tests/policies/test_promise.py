@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.promise import Claim, Role, Stock, release
 
-RELEASED, CANDIDATE, LATER = Role
+RELEASED, CANDIDATE, COMING, LATER = Role
 ONE = (("1g.5gb", 1),)
 
 
