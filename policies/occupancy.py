@@ -78,11 +78,13 @@ def overcrowded(node: NodeView, need: Counter[str]) -> str:
     Empty where that is not so; and where an order is under way, since pods may be on what it brings. What none of the
     boards makes is another plugin's.
     """
-    lacking = Counter() if node.in_flight else need - tally(node.boards).exist
+    if node.in_flight:
+        return ""
+    exist = tally(node.boards).exist
     wrong = [
-        f"{need[profile]} x {profile}, of which its boards hold {need[profile] - count}"
-        for profile, count in sorted(lacking.items())
-        if any(is_made(board.model, board.mode, profile) for board in node.boards)
+        f"{count} x {profile}, of which its boards hold {exist.get(profile, 0)}"
+        for profile, count in sorted(need.items())
+        if count > exist.get(profile, 0) and any(is_made(board.model, board.mode, profile) for board in node.boards)
     ]
     return f"pods bound to it need {' and '.join(wrong)}" if wrong else ""
 

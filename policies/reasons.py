@@ -118,7 +118,7 @@ class Refusals:
         most = max(
             (sum(_more(state, profile, packing) for state in states[site]) for site in nodes_in(able)), default=0
         )
-        return f"{earlier}no node has room for more than {most} of them"
+        return f"{earlier}no node has room for {f'more than {most}' if most else 'any'} of them"
 
 
 class _Makers(NamedTuple):

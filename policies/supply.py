@@ -69,8 +69,9 @@ def survey(
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
     then = vacated(node, leaving, need - needed + left) if leaving else node
-    if why := overcrowded(then, needed):
-        then = closed(then, why)
+    crowd = overcrowded(node, need)
+    if crowd and (still := overcrowded(then, needed)):
+        then = closed(then, still)
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
     plots = [
@@ -82,8 +83,8 @@ def survey(
             replace(plot, leaving=unused(*boards))
             for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
         ]
-    if why := overcrowded(node, need):
-        node = closed(node, why)
+    if crowd:
+        node = closed(node, crowd)
     doomed = _doomed(node)
     now = _room_left(node, bound)
     return Supply(

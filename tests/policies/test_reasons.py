@@ -99,6 +99,13 @@ def report(*boards, mig=True, fault=None):
             id="one-node",
         ),
         pytest.param(
+            [node("n1", A30, placements={"0": [used("4g.24gb", 0)]})],
+            [bound("x/a", "n1", "4g.24gb")],
+            gated("ml/w", "4g.24gb", count=2),
+            ("NoSliceFits", "needs 2 x 4g.24gb on one node; no node has room for any of them"),
+            id="one-node-and-no-room",
+        ),
+        pytest.param(
             [node("n1", A30)],
             [],
             gated("ml/w", "2g.12gb", "4g.24gb"),
