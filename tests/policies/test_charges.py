@@ -94,6 +94,11 @@ def test_without_a_board_that_makes_it_the_table_decides_and_an_unknown_slice_is
     assert largest_share("9g.999gb", Place()) == 1000
 
 
+def test_a_slice_by_the_name_of_another_driver_costs_what_it_is():
+    """P22: early drivers of the GB200 call 3g.93gb 3g.95gb."""
+    assert largest_share("3g.95gb", Place(boards=frozenset({("mig", by_product("NVIDIA-GB200"))}))) == 500
+
+
 def test_a_time_sliced_gpu_counts_by_the_label_of_its_node():
     shared = make_node("shared", labels={names.REPLICAS_LABEL: "10"}, mode=names.TIMESLICING)
     assert cost(make_pod(limits={"nvidia.com/gpu.shared": "1"}), shared) == (100, 3200)

@@ -200,6 +200,13 @@ def report(*boards, mig=True, fault=None):
             id="cannot-be-cut",
         ),
         pytest.param(
+            [node("n1", annotations=report(0, 1, mig=False)), node("n2", annotations=report(0, mig=False))],
+            [],
+            gated("ml/w", "1g.5gb"),
+            ("NoSliceFits", "needs 1g.5gb; none is free, and 3 boards cannot be cut now (2 nodes, n1 first: MIG mode is off)"),
+            id="cannot-be-cut-on-two-nodes",
+        ),
+        pytest.param(
             [node("n1", mode="mps", annotations=report(0, fault=ON)), node("n2", mode="mps", annotations=report(0, fault=ON))],
             [],
             gated("ml/w", "10gb"),
