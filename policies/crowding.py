@@ -132,20 +132,27 @@ class Crowd:
         return party.guard is not None
 
     def send_home(self, place: int, what: str, created: Mapping[str, int], since: int) -> None:
-        """Let those stay at home who take some of what a node has and may land there, but for who is older than that.
+        """Let those stay at home, but for who is older than that, who take some of what a node has and may land there.
 
-        Nobody's guard may count them.
+        Those who are at home there stay too, if others who cannot be held could take the places of all. Nobody's guard may
+        count them.
         """
         movable = [
             party for party in self.parties if party.nodes >> place & 1 and what in party.takes and not party.fixed
         ]
-        for party in movable:
-            away = {key: home for key, home in party.homes.items() if home != place and created[key] >= since}
-            for key in away:
-                del party.homes[key]
-            if away:
-                self.fill(replace(party, homes=away).seats())
-                self._loads.clear()
+        for at_home in (False, True):
+            if self.slack(place, what) >= 0:
+                return
+            for party in movable:
+                stay = {
+                    key: home
+                    for key, home in party.homes.items()
+                    if (home == place) == at_home and created[key] >= since
+                }
+                for key in stay:
+                    del party.homes[key]
+                self.fill(replace(party, homes=stay).seats() if stay else ())
+            self._loads.clear()
 
     def room_for(self, party: Party) -> int:
         """Return how many pods of a party can come so that these and all who are there are safe as they are."""

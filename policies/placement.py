@@ -111,6 +111,15 @@ def arrange(
     return _arrange(model, mode, fixed, tuple(sorted(wanted)), tuple(sorted(free, key=by_start)))
 
 
+def to_hold(model: BoardModel, mode: str, held: Placements, free: Placements) -> Placement | None:
+    """Return which of some free slices of one profile a pod had best hold, by the planner's rule; None if that knows none.
+
+    The one beside which and the held ones most starts are left for the largest profile, then the next; the lowest of equals.
+    """
+    found = arrange(model, mode, held, tuple({item.profile for item in free}), free)
+    return found.placed[0] if free and found and not found.created else None
+
+
 def beside(model: BoardModel, mode: str, fixed: Placements, placements: Placements) -> Placements:
     """Return those of some placements, which go together, that can be had beside fixed slices, where they are."""
     if mode == names.MIG:

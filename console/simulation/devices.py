@@ -12,7 +12,7 @@ from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.needs import is_slice
 from policies.occupancy import held_by_ended, named, occupied
-from policies.placement import profile_of, resource_of
+from policies.placement import profile_of, resource_of, to_hold
 from policies.supply import held_on
 from policies.view import NodeView, PodView
 
@@ -111,6 +111,8 @@ def announce(node: NodeView) -> NodeView:
 
 
 def _hold_one(node: NodeView, pod: str, profile: str, hints: Hints, *, claimed: bool) -> NodeView:
+    best = {board.index: None if claimed else _best(board, profile) for board in node.boards}
+
     def rank(board: Board, item: PlacedSlice) -> tuple[object, ...]:
         return (
             not (claimed and item.used),
@@ -118,6 +120,7 @@ def _hold_one(node: NodeView, pod: str, profile: str, hints: Hints, *, claimed: 
             any(other.pod == pod for other in board.slices),
             -sum(other.used for other in board.slices),
             board.index,
+            item.placement != best[board.index],
             -1 if item.start is None else item.start,
         )
 
@@ -135,6 +138,13 @@ def _hold_one(node: NodeView, pod: str, profile: str, hints: Hints, *, claimed: 
         for board in node.boards
     )
     return replace(node, boards=boards)
+
+
+def _best(board: Board, profile: str) -> Placement | None:
+    """Return which of its free slices of a profile a board gives to a pod, as our device plugin asks the kubelet to."""
+    held = tuple(item.placement for item in board.slices if item.used)
+    free = (item for item in board.slices if item.profile == profile and not item.used and not item.withdrawn)
+    return to_hold(board.model, board.mode, held, tuple(item.placement for item in free))
 
 
 def _with(slices: tuple[PlacedSlice, ...], position: int, pod: str) -> tuple[PlacedSlice, ...]:

@@ -6,9 +6,14 @@ the device of a pod; `preferred` is what a plugin answers when it is asked which
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
-from reconciler.agent.driver import base_id
+from policies import names
+from policies.annotations import Placement
+from policies.catalogue import BoardModel
+from policies.placement import to_hold
+from reconciler.agent.driver import base_id, read_device_id
 
 Devices = Mapping[str, Mapping[str, bool]]
 """Resource -> device id -> healthy. A resource without devices is one that has none now: its plugin stays."""
@@ -42,7 +47,11 @@ class KubeletBehind(KubeletError):  # noqa: N818 (it is no fault, unless it last
 
 
 def preferred(
-    available: Collection[str], size: int, held: Collection[str], must: Sequence[str] = ()
+    available: Collection[str],
+    size: int,
+    held: Collection[str],
+    must: Sequence[str] = (),
+    models: Mapping[str, BoardModel] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Return which `size` of the available devices of one resource a pod should get; fewer if there are fewer.
 
@@ -50,7 +59,8 @@ def preferred(
 
     The slices of one pod are spread over boards, since two on one board are no more than a larger one. Among boards
     the one with most held devices comes first, so that different pods are packed and whole boards stay free; but of
-    devices on which pods take turns that with the fewest, since each takes time from the others. Deterministic.
+    devices on which pods take turns that with the fewest, since each takes time from the others. On a board whose model
+    is known (by its UUID) the MIG slice comes first that leaves most room beside those held. Deterministic.
     """
     packed, turns = Counter(map(_board, held)), Counter(base_id(device) for device in held if base_id(device) != device)
     chosen = list(must)
@@ -59,10 +69,27 @@ def preferred(
         best = min(
             left, key=lambda device: (own[_board(device)], turns[base_id(device)], -packed[_board(device)], device)
         )
+        best = _on_board(best, left, [*held, *chosen], models.get(_board(best)))
         chosen.append(best)
         left.remove(best)
         own[_board(best)] += 1
     return tuple(chosen)
+
+
+def _on_board(device: str, left: Collection[str], held: Collection[str], model: BoardModel | None) -> str:
+    """Return which device of the same board and resource to take, by the planner's rule; this one if that knows none."""
+    board, item = read_device_id(device)
+    if model is None or item.start is None:
+        return device
+    free = {_placement(other): other for other in left if _board(other) == board}
+    beside = tuple(_placement(other) for other in held if _board(other) == board)
+    best = to_hold(model, names.MIG, beside, tuple(free))
+    return device if best is None else free[best]
+
+
+def _placement(device: str) -> Placement:
+    _, item = read_device_id(device)
+    return Placement(item.profile, item.start)
 
 
 def _board(device: str) -> str:

@@ -2,10 +2,11 @@
 
 import pytest
 
+from policies.catalogue import by_product
 from policies.view import view_pod
 from reconciler.agent.kubelet import preferred
 from reconciler.agent.simulated.kubelet import SimulatedKubelet
-from tests.builders import container, make_pod
+from tests.builders import A30, A100, container, make_pod
 
 ONE = "nvidia.com/mig-1g.5gb"
 
@@ -47,6 +48,32 @@ class Kubelet:
 )
 def test_slices_of_one_pod_are_spread_and_pods_are_packed(available, size, held, chosen):
     assert preferred(available, size, held) == tuple(chosen)
+
+
+@pytest.mark.parametrize(
+    ("product", "profile", "available", "held", "chosen"),
+    [
+        pytest.param(A100, "1g.5gb", range(7), [], 6, id="a-lone-1g-at-6"),
+        pytest.param(A100, "1g.5gb", range(6), ["1g.5gb/6"], 4, id="the-next-where-3g-has-no-place-left"),
+        pytest.param(A100, "1g.5gb", (1, 4, 5), ["1g.5gb/0"], 1, id="beside-a-1g-at-0"),
+        pytest.param(A100, "3g.20gb", (0, 4), [], 4, id="a-lone-3g-at-4"),
+        pytest.param(A100, "1g.10gb", (4, 6), ["3g.20gb/0"], 6, id="beside-a-3g-a-2g-keeps-4"),
+        pytest.param(A30, "1g.6gb", range(4), ["1g.6gb/2"], 3, id="an-a30-keeps-2g-at-0"),
+    ],
+)
+def test_on_a_board_whose_model_is_known_the_slice_is_taken_beside_which_most_starts_are_left(
+    product, profile, available, held, chosen
+):
+    """Section 5: most starts left for 7g, then 4g, 3g, 2g; the lowest of equals."""
+    ids = [f"A/{profile}/{start}" for start in available]
+    beside = [f"A/{device}" for device in held]
+    assert preferred(ids, 1, beside, models={"A": by_product(product)}) == (f"A/{profile}/{chosen}",)
+
+
+def test_slices_of_which_the_model_knows_nothing_are_taken_by_name():
+    models = {"A": by_product(A100)}
+    assert preferred(["A/9g.99gb/1", "A/9g.99gb/0"], 1, [], models=models) == ("A/9g.99gb/0",)
+    assert preferred(["A/10gb/1", "A/10gb/0"], 1, [], models=models) == ("A/10gb/0",)
 
 
 def test_pods_get_devices_in_the_order_in_which_they_came():

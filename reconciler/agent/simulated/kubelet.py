@@ -8,6 +8,7 @@ pod its device as soon as there is one.
 import time
 from collections.abc import Callable, Mapping
 
+from policies.catalogue import BoardModel
 from policies.needs import is_slice
 from policies.view import PodView
 from reconciler.agent.driver import base_id
@@ -28,6 +29,7 @@ class SimulatedKubelet:
         reject: told of pods that a real kubelet would fail.
         delay_s: what it takes to take over an announcement, in seconds.
         clock: monotonic, in seconds.
+        models: the models of its boards, by UUID.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class SimulatedKubelet:
         reject: Reject = lambda _pod, _message: None,
         delay_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        models: Mapping[str, BoardModel] | None = None,
     ) -> None:
-        self._pods = pods
+        self._pods, self._models = pods, models or {}
         self._known: Devices = announced or {}
         self._announced = self._known
         self._coming: list[tuple[float, Devices]] = []
@@ -95,7 +98,7 @@ class SimulatedKubelet:
             free = [
                 device for device in self._known.get(resource, ()) if device in known and device not in self._holders
             ]
-            devices = preferred(free, count, self._holders)
+            devices = preferred(free, count, self._holders, models=self._models)
             if len(devices) < count:
                 if pod.uid not in self._rejected:
                     self._rejected.add(pod.uid)

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from policies.boards import inventory_model
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
 from reconciler.agent.fixed.layouts import FixedLayouts
@@ -46,6 +47,7 @@ def simulated_agent(
         allocated=memory.allocated,
         reject=reject,
         delay_s=latency.kubelet_s,
+        models={board.uuid: inventory_model(board) for board in memory.boards},
     )
     driver = SimulatedDriver(
         memory.boards,

@@ -70,7 +70,7 @@ def test_what_is_announced_is_what_exists_and_is_not_withdrawn():
     [
         pytest.param((), mig("p", "1g.5gb"), [(1, 0)], id="different pods are packed: the fullest board"),
         pytest.param(((0, Placement("1g.5gb", 5)),), mig("p", "1g.5gb"), [(0, 5)], id="where it was planned"),
-        pytest.param((), mig("p", "1g.5gb", 2), [(0, 5), (1, 0)], id="one pod is spread over boards"),
+        pytest.param((), mig("p", "1g.5gb", 2), [(0, 6), (1, 0)], id="one pod is spread over boards"),
         pytest.param((), mig("p", "2g.10gb"), [], id="what is not there is not given"),
     ],
 )
