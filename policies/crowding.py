@@ -7,8 +7,6 @@ the nodes than it did from the sum of what might come, and what nodes gain later
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 
 from policies.levels import Levels
 from policies.nodesets import Nodes
@@ -94,7 +92,7 @@ class Crowd:
 
     def has_place(self, party: Party) -> bool:
         """Return whether there is a node now where a pod finds all that it takes."""
-        return reduce(and_, (self._left.at_least(*item) for item in party.takes.items()), party.nodes) != 0
+        return self._left.having(party.takes, party.nodes) != 0
 
     def takes_from(self, party: Party, other: Party) -> bool:
         """Return whether pods of a party could leave one of another less to choose from."""
@@ -215,20 +213,18 @@ class Crowd:
     def _tiers(self, nodes: Nodes, takes: Takes, units: Takes) -> list[Nodes]:
         tiers: list[Nodes] = []
         while nodes and (units or not tiers):
-            levels = (
-                self._left.at_least(what, amount + len(tiers) * units.get(what, 0)) for what, amount in takes.items()
-            )
-            if nodes := reduce(and_, levels, nodes):
+            so_many = {what: amount + len(tiers) * units.get(what, 0) for what, amount in takes.items()}
+            if nodes := self._left.having(so_many, nodes):
                 tiers.append(nodes)
         return tiers
 
     def _fit(self, party: Party) -> Nodes:
         """Return the nodes where a pod would find its slices if all others ended."""
-        return reduce(and_, (self._ever.at_least(*item) for item in party.need.items()), party.nodes)
+        return self._ever.having(party.need, party.nodes)
 
     def _roomy(self, party: Party) -> Nodes:
         """Return the nodes whose room does not run short for a pod before their slices do."""
-        return reduce(and_, (self._spare.at_least(*item) for item in party.room.items()), -1)
+        return self._spare.having(party.room, -1)
 
 
 def _spare_room(stock: Stock, everybody: Sequence[Party]) -> Iterator[dict[str, int]]:

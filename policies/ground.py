@@ -78,14 +78,10 @@ class Ground:
 
         A node that was cut a moment ago is not among them: the scheduler may not have looked at it yet.
         """
-        need, found = kind.need, 0
+        found = 0
         for position in nodes_in(kind.candidates):
             site = self._sites[position]
-            if (
-                not now - UNSCHEDULABLE_S < site.node.ordered_at <= now
-                and all(site.grantable.get(profile, 0) >= count for profile, count in need.items())
-                and all(site.now.get(name, 0) >= amount for name, amount in kind.room)
-            ):
+            if not now - UNSCHEDULABLE_S < site.node.ordered_at <= now and kind.finds(site.grantable, site.now):
                 found |= 1 << position
         return found
 

@@ -45,6 +45,12 @@ class Kind:
     def __post_init__(self) -> None:
         self.need = Counter(self.profiles)
 
+    def finds(self, slices: Mapping[str, int], room: Mapping[str, int]) -> bool:
+        """Return whether slices, by profile, and room are enough for one pod."""
+        return all(slices.get(profile, 0) >= count for profile, count in self.need.items()) and all(
+            room.get(name, 0) >= amount for name, amount in self.room
+        )
+
 
 @dataclass(eq=False, slots=True)
 class Guest:

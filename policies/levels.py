@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
-from operator import or_
+from operator import and_, or_
 
 from policies.nodesets import Nodes
 
@@ -22,6 +23,10 @@ class Levels:
         steps, nodes = self._known[what]
         place = bisect_left(steps, amount)
         return nodes[place] if place < len(nodes) else 0
+
+    def having(self, takes: Mapping[str, int], among: Nodes) -> Nodes:
+        """Return those of some nodes that have all that is taken, each amount being more than nothing."""
+        return reduce(and_, (self.at_least(*item) for item in takes.items()), among)
 
     def _sorted(self, what: str) -> tuple[list[int], list[Nodes]]:
         """Return the amounts that there are, the least first, with the nodes that have at least that."""

@@ -136,15 +136,13 @@ class Planner:
 
     def _at_once(self, kind: Kind) -> Nodes:
         """Return the nodes that pods are leaving which have all that a pod needs while those are still there."""
-        seating, need, found = self.found.seating, kind.need, 0
+        seating, found = self.found.seating, 0
         for position in nodes_in(kind.candidates & self.slow):
             slices, room = Counter(seating.sites[position].grantable), Counter(seating.sites[position].now)
             for guest in seating.guests[position]:
                 slices.subtract(guest.kind.profiles)
                 room.subtract(dict(guest.kind.room))
-            if all(slices[profile] >= count for profile, count in need.items()) and all(
-                room[name] >= amount for name, amount in kind.room
-            ):
+            if kind.finds(slices, room):
                 found |= 1 << position
         return found
 

@@ -8,9 +8,7 @@ wider ones are narrowed, by nodes that they must avoid, and who cannot be made s
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import reduce
 from itertools import chain, islice
-from operator import and_
 from typing import Final
 
 from policies.crowding import Crowd, Stock
@@ -131,7 +129,7 @@ def _parties(claims: list[Claim], whole: Levels) -> dict[Role, list[Party]]:
         key = (claim.role, claim.need, claim.room, claim.nodes)
         if key not in found:
             room = {what: amount for what, amount in claim.room if amount}
-            nodes = reduce(and_, (whole.at_least(*item) for item in room.items()), claim.nodes)
+            nodes = whole.having(room, claim.nodes)
             found[key] = Party(dict(claim.need), room, nodes, {}, fixed=claim.role is Role.RELEASED)
             roles[claim.role].append(found[key])
         found[key].homes[claim.key] = claim.home

@@ -163,9 +163,7 @@ class _Settlement:
                 left[home] = dict(self.sites[home].grantable), dict(self.sites[home].now)
                 soon[home] = self.sites[home].node.heeds(self.seen.view.now) and not self.walk.planner.slow >> home & 1
             slices, room = left[home]
-            there = all(slices.get(profile, 0) >= count for profile, count in need.items()) and all(
-                room.get(name, 0) >= amount for name, amount in guest.kind.room
-            )
+            there = guest.kind.finds(slices, room)
             if there:
                 for profile, count in need.items():
                     slices[profile] -= count

@@ -33,11 +33,9 @@ PROMPT_S: Final = 5
 """Seconds in which an agent carries out nearly any order; who could have something else does not wait for longer."""
 
 ORDER_S: Final = 60
-_PLAN: Final = re.compile(
-    r"[0-9]{1,15}"
-)  # milliseconds since the epoch; what anybody else has written may be of any length
 """Seconds in which an agent carries out any order: the slowest board takes a few, and its retries come well before."""
 
+_PLAN: Final = re.compile(r"[0-9]{1,15}")  # ms since the epoch; what anybody else has written may be of any length
 _FINISHED: Final = ("Succeeded", "Failed")
 _NEVER: Final = "Never"
 _GRACE_S: Final = 30  # Kubernetes' own, where a pod says nothing
