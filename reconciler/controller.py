@@ -27,7 +27,7 @@ from policies.decision import Decision, Release, Waiting
 from policies.memo import Memo
 from policies.settings import DEFAULTS, Settings
 from policies.settle import settle as settle_view
-from policies.view import UNSCHEDULABLE_S, PodView, View
+from policies.view import ORDER_S, PROMPT_S, UNSCHEDULABLE_S, PodView, View
 from reconciler.apply import Applier
 from reconciler.cluster import Cluster
 from reconciler.evictor import Evictor
@@ -256,7 +256,14 @@ def _overlooked(decision: Decision, seen: Picture) -> tuple[Release, ...]:
 
 
 def _times(view: View) -> Iterator[float]:
-    """Return in how many seconds time alone will change a decision: when a promise that is of no use runs out."""
+    """Return in how many seconds time alone will change a decision.
+
+    That is when a promise that is of no use runs out, and when nobody waits any more for an agent that does not answer.
+    """
+    for node in view.nodes:
+        if node.in_flight:
+            since_s = view.now - node.ordered_at
+            yield from (wait_s - since_s for wait_s in (PROMPT_S, ORDER_S) if 0 <= since_s < wait_s)
     for pod in view.pods:
         if pod.released and pod.unschedulable_since is not None:
             left_s = pod.unschedulable_since + UNSCHEDULABLE_S - view.now

@@ -5,7 +5,7 @@ the device of a pod; `preferred` is what a plugin answers when it is asked which
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -17,6 +17,9 @@ from reconciler.agent.driver import base_id, read_device_id
 
 Devices = Mapping[str, Mapping[str, bool]]
 """Resource -> device id -> healthy. A resource without devices is one that has none now: its plugin stays."""
+
+Models = Callable[[], Mapping[str, BoardModel]]
+"""Returns the models of boards by UUID, as far as they are known."""
 
 Holder = str
 """namespace/name of a pod."""
@@ -78,9 +81,9 @@ def preferred(
 
 def _on_board(device: str, left: Collection[str], held: Collection[str], model: BoardModel | None) -> str:
     """Return which device of the same board and resource to take, by the planner's rule; this one if that knows none."""
-    board, item = read_device_id(device)
-    if model is None or item.start is None:
+    if model is None or read_device_id(device)[1].start is None:
         return device
+    board = _board(device)
     free = {_placement(other): other for other in left if _board(other) == board}
     beside = tuple(_placement(other) for other in held if _board(other) == board)
     best = to_hold(model, names.MIG, beside, tuple(free))

@@ -1,14 +1,17 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from policies.boards import inventory_model
+from policies.catalogue import BoardModel
 from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.bins import Bins
 from reconciler.agent.cdi import DIRECTORY, CdiDevices, groups
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
+from reconciler.agent.driver import DriverError
 from reconciler.agent.events import BoardEvents
 from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
 from reconciler.agent.fixed.layouts import FixedLayouts
@@ -67,7 +70,7 @@ class Machine:
             sharing=Sharing(mps, self._driver.boards),
             check=self._fixed.check,
         )
-        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now)
+        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now, models=self._models)
         self._events = BoardEvents(self._driver.watch)
         self._memory = MemoryWatch(self._driver, self._kubelet, processes, self._pods_now, tell)
 
@@ -101,6 +104,13 @@ class Machine:
         self._kubelet.close()
         self._daemons.leave()
         self._driver.close()
+
+    def _models(self) -> Mapping[str, BoardModel]:
+        """Return the models of the boards; none where the driver does not answer, since no pod is to fail for that."""
+        try:
+            return {board.uuid: inventory_model(board) for board in self._driver.boards()}
+        except DriverError:
+            return {}
 
     def _pass_is_due(self) -> None:
         self._changed()

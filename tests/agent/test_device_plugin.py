@@ -9,13 +9,16 @@ from pathlib import Path
 import grpc
 import pytest
 
+from policies.catalogue import by_product
 from policies.view import view_pod
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
+from reconciler.agent.deviceplugin.plugin import DevicePlugin
 from reconciler.agent.driver import InvalidArgument, Slice, device_id
 from reconciler.agent.grants import Grants
 from reconciler.agent.kubelet import KubeletBehind, KubeletError
+from reconciler.agent.proto import deviceplugin_pb2 as pb
 from tests.agent.kubelet import PATIENCE_S, KubeletServer, Rejected
-from tests.builders import make_pod
+from tests.builders import A100, make_pod
 
 ONE, TWO, THREE, TEN_GB = (
     "nvidia.com/mig-1g.5gb",
@@ -396,3 +399,15 @@ def test_another_plugin_for_one_of_our_resources_is_found(node, server):
 
 def test_ids_are_short_enough_for_the_kubelet():
     assert len(device_id("GPU-00000000-0000-0000-0000-000000000000", Slice("1g.24gb+me.all", 11))) <= 63
+
+
+def test_the_kubelet_is_asked_for_the_slice_beside_which_most_starts_are_left():
+    """A lone 1g goes to 6 (section 5); where the boards are not known, the first by name is as good as any."""
+    asked = pb.ContainerPreferredAllocationRequest(
+        available_deviceIDs=[f"A/1g.5gb/{start}" for start in range(7)], allocation_size=1
+    )
+    request = pb.PreferredAllocationRequest(container_requests=[asked])
+    for models, device in ((lambda: {"A": by_product(A100)}, "A/1g.5gb/6"), (dict, "A/1g.5gb/0")):
+        plugin = DevicePlugin("nvidia.com/mig-1g.5gb", None, lambda: (), lambda: None, models)
+        (answer,) = plugin.GetPreferredAllocation(request, None).container_responses
+        assert answer.deviceIDs == [device]

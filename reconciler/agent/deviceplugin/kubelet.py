@@ -9,7 +9,7 @@ from reconciler.agent.deviceplugin.plugins import LOOK_S, Plugins
 from reconciler.agent.deviceplugin.podresources import PodResources
 from reconciler.agent.driver import InvalidArgument, read_device_id
 from reconciler.agent.grants import Grants
-from reconciler.agent.kubelet import Devices, Holder, KubeletBehind, KubeletError
+from reconciler.agent.kubelet import Devices, Holder, KubeletBehind, KubeletError, Models
 from reconciler.agent.pods import Pods
 
 PLUGINS: Final = "device-plugins"
@@ -23,14 +23,17 @@ class GrpcKubelet:
         directory: the kubelet's, `/var/lib/kubelet` on most nodes, with device-plugins and pod-resources in it.
         grants: what containers get with their devices.
         pods: the pods of the node.
+        models: the models of the boards by UUID, as far as they are known.
         look_s: seconds between looks at the sockets.
     """
 
-    def __init__(self, directory: Path, grants: Grants, pods: Pods = tuple, *, look_s: float = LOOK_S) -> None:
+    def __init__(
+        self, directory: Path, grants: Grants, pods: Pods = tuple, *, models: Models = dict, look_s: float = LOOK_S
+    ) -> None:
         self._held: frozenset[str] = frozenset()
         self._announced: Devices = {}
         self._pods = pods
-        self._plugins = Plugins(directory / PLUGINS, grants, lambda: self._held, look_s=look_s)
+        self._plugins = Plugins(directory / PLUGINS, grants, lambda: self._held, models=models, look_s=look_s)
         self._resources = PodResources(directory / POD_RESOURCES)
 
     def start(self, changed: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from reconciler.agent.driver import DriverError, InvalidArgument
 from reconciler.agent.grants import Grant, Grants
-from reconciler.agent.kubelet import preferred
+from reconciler.agent.kubelet import Models, preferred
 from reconciler.agent.proto import deviceplugin_pb2 as pb
 from reconciler.agent.proto.deviceplugin_pb2_grpc import DevicePluginServicer
 
@@ -34,13 +34,19 @@ class DevicePlugin(DevicePluginServicer):
         grants: what containers get.
         held: devices of any resource that pods hold, as far as is known.
         dropped: called when the kubelet has hung up.
+        models: the models of the boards by UUID, as far as they are known.
     """
 
     def __init__(
-        self, resource: str, grants: Grants, held: Callable[[], Collection[str]], dropped: Callable[[], None]
+        self,
+        resource: str,
+        grants: Grants,
+        held: Callable[[], Collection[str]],
+        dropped: Callable[[], None],
+        models: Models = dict,
     ) -> None:
         self.resource = resource
-        self._grants, self._held, self._dropped = grants, held, dropped
+        self._grants, self._held, self._dropped, self._models = grants, held, dropped, models
         self._devices: Mapping[str, bool] = {}
         self._changed = threading.Condition()
         self._listener: object | None = None  # the stream that began last
@@ -78,11 +84,12 @@ class DevicePlugin(DevicePluginServicer):
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         """Return which of the available devices a container should get, those that it has already among them."""
+        held, models = self._held(), self._models()
         return pb.PreferredAllocationResponse(
             container_responses=[
                 pb.ContainerPreferredAllocationResponse(
                     deviceIDs=preferred(
-                        asked.available_deviceIDs, asked.allocation_size, self._held(), asked.must_include_deviceIDs
+                        asked.available_deviceIDs, asked.allocation_size, held, asked.must_include_deviceIDs, models
                     )
                 )
                 for asked in request.container_requests

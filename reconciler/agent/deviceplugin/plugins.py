@@ -16,7 +16,7 @@ import structlog
 from reconciler.agent.deviceplugin.endpoint import KUBELET_SOCKET, Endpoint, file_at
 from reconciler.agent.deviceplugin.plugin import DevicePlugin
 from reconciler.agent.grants import Grants
-from reconciler.agent.kubelet import Devices, KubeletError
+from reconciler.agent.kubelet import Devices, KubeletError, Models
 
 LOOK_S: Final = 1.0
 STOP_S: Final = 5.0
@@ -31,14 +31,21 @@ class Plugins:
         directory: where the kubelet's socket is.
         grants: what containers get.
         held: devices that pods hold, as far as is known.
+        models: the models of the boards by UUID, as far as they are known.
         look_s: seconds between looks at the sockets.
     """
 
     def __init__(
-        self, directory: Path, grants: Grants, held: Callable[[], Collection[str]], *, look_s: float = LOOK_S
+        self,
+        directory: Path,
+        grants: Grants,
+        held: Callable[[], Collection[str]],
+        *,
+        models: Models = dict,
+        look_s: float = LOOK_S,
     ) -> None:
         self._directory = directory
-        self._grants, self._held = grants, held
+        self._grants, self._held, self._models = grants, held, models
         self._look_s = look_s
         self._endpoints: dict[str, Endpoint] = {}
         self._turn = threading.Lock()
@@ -91,7 +98,7 @@ class Plugins:
             self._keeper.join(STOP_S)
 
     def _endpoint(self, resource: str) -> Endpoint:
-        plugin = DevicePlugin(resource, self._grants, self._held, partial(self._dropped, resource))
+        plugin = DevicePlugin(resource, self._grants, self._held, partial(self._dropped, resource), self._models)
         return Endpoint(self._directory, plugin)
 
     def _dropped(self, resource: str) -> None:
