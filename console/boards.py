@@ -59,7 +59,7 @@ def draw_changes(changes: Iterable[Change], columns: int | None = None) -> str:
     heads, width = _heads([(change.node, change.before) for change in changes], columns)
     lines: list[str] = []
     for head, change in zip(heads, changes, strict=True):
-        before, after = (Counter(item.placement for item in board.slices) for board in (change.before, change.after))
+        before, after = (Counter(board.layout) for board in (change.before, change.after))
         lines += _pair(head, _bars(change.before, width, "-", before - after))
         lines += _pair(f"{'-> ':>{len(head)}}", _bars(change.after, width, "+", after - before))
     return "\n".join(lines)

@@ -23,6 +23,16 @@ class Placement(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     start: Start | None = None
 
 
+def by_start(placement: Placement) -> tuple[int, str]:
+    """Return the key by which the slices of a board are listed."""
+    return -1 if placement.start is None else placement.start, placement.profile
+
+
+def listed(placements: Iterable[Placement]) -> tuple[Placement, ...]:
+    """Return slices in the order in which those of a board are listed."""
+    return tuple(sorted(placements, key=by_start))
+
+
 class PlacedSlice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A slice that exists on a board.
 
@@ -115,7 +125,7 @@ def read_status(annotations: Mapping[str, str], faults: Faults) -> Placed | None
 def read_layouts(key: str, annotations: Mapping[str, str], faults: Faults) -> Layouts:
     """Return the layouts of `spec-placements` or `spec-basis` by board; empty if there are none."""
     layouts = _read(key, _layouts, annotations, faults) or {}
-    return {index: tuple(sorted(layout, key=_by_start)) for index, layout in layouts.items()}
+    return {index: listed(layout) for index, layout in layouts.items()}
 
 
 def read_counts(annotations: Mapping[str, str], faults: Faults) -> dict[int, dict[bool, Counter[str]]]:
@@ -176,7 +186,3 @@ def _read(key: str, decoder: msgspec.json.Decoder[_T], annotations: Mapping[str,
 
 def _json(by_board: Layouts | Placed) -> str:
     return _encoder.encode(dict(sorted(by_board.items()))).decode()
-
-
-def _by_start(placement: Placement) -> tuple[int, str]:
-    return -1 if placement.start is None else placement.start, placement.profile

@@ -11,7 +11,15 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import BoardInventory, PlacedSlice, read_counts, read_inventory, read_status
+from policies.annotations import (
+    BoardInventory,
+    PlacedSlice,
+    Placement,
+    listed,
+    read_counts,
+    read_inventory,
+    read_status,
+)
 from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
 from policies.doubts import counts_doubts, inventory_doubts, status_doubts
 
@@ -41,6 +49,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     fault: str = ""
     slices: tuple[PlacedSlice, ...] = ()
     counted: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def layout(self) -> tuple[Placement, ...]:
+        """Return its slices without their use, withdrawn ones included."""
+        return listed(item.placement for item in self.slices)
 
     @property
     def cuttable(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policies.annotations import Placement
+from policies.annotations import Placement, by_start, listed
 from policies.catalogue import MEDIA, BoardModel
 
 _REMEMBERED: Final = 1 << 14  # ways to take memory units; a board of eight has 256, few of which occur
@@ -20,11 +20,6 @@ Profiles = tuple[str, ...]
 """Names of profiles, one for each slice, in any order."""
 
 Placements = tuple[Placement, ...]
-
-
-def by_start(placement: Placement) -> tuple[int, str]:
-    """Return the key by which the slices of a board are listed."""
-    return -1 if placement.start is None else placement.start, placement.profile
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -114,7 +109,7 @@ class Geometry(msgspec.Struct, frozen=True, eq=False):
             if mask and not taken.units & mask and self.allows(taken, shape):
                 taken = taken.beside(shape, mask)
                 kept.append(item)
-        return tuple(sorted(kept, key=by_start)), taken
+        return listed(kept), taken
 
 
 @lru_cache(maxsize=_REMEMBERED)

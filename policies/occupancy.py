@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policies.annotations import PlacedSlice
+from policies.annotations import PlacedSlice, by_start
 from policies.boards import Board
-from policies.geometry import by_start
 from policies.placement import arrange, is_made, largest_first, lay_out
 from policies.view import NodeView, PodView
 
@@ -137,8 +136,7 @@ def _laid_out(board: Board) -> Board:
 
 
 def _with_used(board: Board, profile: str) -> Board | None:
-    there = tuple(item.placement for item in board.slices)
-    found = arrange(board.model, board.mode, there, (profile,))
+    found = arrange(board.model, board.mode, board.layout, (profile,))
     if found is None:
         return None
     (placement,) = found.placed

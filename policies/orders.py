@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from policies.annotations import Placement
+from policies.annotations import listed
 from policies.decision import Cut, Layout
-from policies.geometry import Placements, by_start
+from policies.geometry import Placements
 from policies.nodesets import Nodes, nodes_in
 from policies.placement import beside
 from policies.plan import Plan, admits
@@ -64,9 +64,9 @@ def _meanwhile(board: Plot, target: Placements) -> Placements:
     if not held:
         return target
     created = Counter(target) - Counter(board.existing)
-    staying = tuple(sorted([*(Counter(target) - created).elements(), *held.elements()], key=by_start))
-    new = beside(board.face.model, board.face.mode, staying, tuple(sorted(created.elements(), key=by_start)))
-    return tuple(sorted(staying + new, key=by_start))
+    staying = listed([*(Counter(target) - created).elements(), *held.elements()])
+    new = beside(board.face.model, board.face.mode, staying, listed(created.elements()))
+    return listed(staying + new)
 
 
 def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable[PodView]) -> Cut | Layout | None:
@@ -124,8 +124,8 @@ def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[Po
         return None
     shown = Counter(item.profile for board in node.boards for item in board.slices if item.used)
     wanted = (held_on(node, bound) - shown) + slices_of(pod for pod in others if admits(node, pod.constraints))
-    basis: dict[int, tuple[Placement, ...]] = {
-        board.index: tuple(sorted((item.placement for item in board.slices), key=by_start))
+    basis: dict[int, Placements] = {
+        board.index: board.layout
         for board in old
         if not any(item.used or item.profile in wanted for item in board.slices)
     }
@@ -134,9 +134,5 @@ def clear_for_mode(node: NodeView, bound: Sequence[PodView], others: Iterable[Po
 
 def _keep(node: NodeView) -> Layout:
     """Return the order to leave everything as it is; from what the agent then reports a new plan is made."""
-    existing: dict[int, tuple[Placement, ...]] = {
-        board.index: tuple(sorted((item.placement for item in board.slices), key=by_start))
-        for board in node.boards
-        if board.index in node.spec
-    }
+    existing: dict[int, Placements] = {board.index: board.layout for board in node.boards if board.index in node.spec}
     return Layout(node=node.name, target=existing, basis=existing, destroys=False)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from policies import names
+from policies.annotations import listed
 from policies.catalogue import BoardModel
-from policies.geometry import Placements, Profiles, by_start
+from policies.geometry import Placements, Profiles
 from policies.placement import Arrangement, arrange, bin_gb, is_made
 from policies.plots import Face
 
@@ -62,7 +63,7 @@ class State:
     def all_slices(self) -> Placements:
         """Return all slices of the board once the layout is there, sorted."""
         layout = self.layout
-        return tuple(sorted(self.face.fixed + (layout.placed + layout.kept if layout else ()), key=by_start))
+        return listed(self.face.fixed + (layout.placed + layout.kept if layout else ()))
 
     @property
     def slots(self) -> Placements:

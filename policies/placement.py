@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import PlacedSlice, Placement
+from policies.annotations import PlacedSlice, Placement, by_start, listed
 from policies.catalogue import BoardModel, canonical_profile
-from policies.geometry import Geometry, Placements, Profiles, Taken, by_start, geometry_of
+from policies.geometry import Geometry, Placements, Profiles, Taken, geometry_of
 
 _BIN: Final = re.compile(r"([1-9]\d*)gb")
 _REMEMBERED: Final = 1 << 16  # entries; some 20 MiB when full, more than the layouts of a large cluster
@@ -108,7 +108,7 @@ def arrange(
     Best is: fewest of the `free` slices destroyed; fewest created; most starts left beside fixed and placed ones for the
     largest profile, then the next (a lone 1g goes to 6, a lone 3g to 4); the same beside the kept ones too; lowest starts.
     """
-    return _arrange(model, mode, fixed, tuple(sorted(wanted)), tuple(sorted(free, key=by_start)))
+    return _arrange(model, mode, fixed, tuple(sorted(wanted)), listed(free))
 
 
 def to_hold(model: BoardModel, mode: str, held: Placements, free: Placements) -> Placement | None:
@@ -163,7 +163,7 @@ def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: P
     others, created = _others(free, placed)
     kept, _ = geometry.keep(needed, others)
     return Arrangement(
-        placed=tuple(sorted(placed, key=by_start)),
+        placed=listed(placed),
         kept=kept,
         destroyed=len(others) - len(kept),
         created=created,
@@ -181,7 +181,7 @@ def _rank(geometry: Geometry, free: Placements, placed: Placements, needed: Take
         created,
         tuple([-left for left in starts]),
         tuple([-left for left in (geometry.starts_left(whole) if kept else starts)]),
-        [by_start(item) for item in (*sorted(placed, key=by_start), *kept)],
+        [by_start(item) for item in (*listed(placed), *kept)],
     )
 
 
@@ -224,7 +224,7 @@ def _arrange_mps(model: BoardModel, fixed: Placements, wanted: Profiles, free: P
             kept.append(Placement(profile))
     return Arrangement(
         placed=tuple(Placement(profile) for profile in wanted),
-        kept=tuple(sorted(kept, key=by_start)),
+        kept=listed(kept),
         destroyed=len(free) - reused.total() - len(kept),
         created=len(wanted) - reused.total(),
         starts=(),

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from policies.annotations import Placement
+from policies.annotations import Placement, by_start
 from policies.constraints import Constraints
-from policies.geometry import by_start
 from policies.guests import Guest, Kind
 from policies.hosts import Hosts
 from policies.nodesets import Nodes, nodes_in

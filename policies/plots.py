@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.annotations import listed
 from policies.boards import Board
 from policies.catalogue import BoardModel
-from policies.geometry import Placements, by_start
+from policies.geometry import Placements
 
 _REMEMBERED: Final = 1 << 16  # boards; some 20 MiB when full, more than a large cluster has
 
@@ -85,22 +86,21 @@ def plot_of(
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
     rigid = silent or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
     left = idle if ordered is None else list((Counter(ordered) - Counter(used)).elements())
-    opened = sorted((item for item in left if rigid or item.profile in protected), key=by_start)
+    opened = listed(item for item in left if rigid or item.profile in protected)
     face = Face(
         model=board.model,
         mode=board.mode,
         rigid=rigid,
         busy=busy,
-        fixed=tuple(sorted(used + opened, key=by_start)),
-        open=tuple(opened),
-        free=tuple(sorted((Counter(left) - Counter(opened)).elements(), key=by_start)),
-        coming=() if ordered is None else tuple(sorted((Counter(left) - Counter(idle)).elements(), key=by_start)),
+        fixed=listed([*used, *opened]),
+        open=opened,
+        free=listed((Counter(left) - Counter(opened)).elements()),
+        coming=() if ordered is None else listed((Counter(left) - Counter(idle)).elements()),
     )
-    existing = tuple(sorted((item.placement for item in board.slices), key=by_start))
-    return Plot(index=board.index, face=once(face), existing=existing)
+    return Plot(index=board.index, face=once(face), existing=board.layout)
 
 
 def unused(board: Board, then: Board) -> Placements:
     """Return the slices of a board that are used now and are not then."""
     used, still = (Counter(item.placement for item in each.slices if item.used) for each in (board, then))
-    return tuple(sorted((used - still).elements(), key=by_start))
+    return listed((used - still).elements())

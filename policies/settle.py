@@ -265,7 +265,7 @@ def _without_overdue(node: NodeView, now: float) -> NodeView:
     """
     if not node.overdue(now):
         return node
-    there = {board.index: Counter(item.placement for item in board.slices) for board in node.boards}
+    there = {board.index: Counter(board.layout) for board in node.boards}
     spec = {
         index: tuple((Counter(layout) & there.get(index, Counter())).elements()) for index, layout in node.spec.items()
     }

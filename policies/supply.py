@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policies.annotations import Placement
-from policies.geometry import by_start
+from policies.annotations import Placement, listed
 from policies.needs import is_slice
 from policies.occupancy import closed, held_by_ended, named, occupied, overcrowded, tally, vacated
 from policies.placement import profile_of
@@ -149,7 +148,7 @@ def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
             else:
                 still.append(placement)
         if len(still) < len(face.open):
-            face = once(replace(face, open=tuple(sorted(still, key=by_start))))
+            face = once(replace(face, open=listed(still)))
         held.append(replace(plot, face=face))
     return held
 
@@ -161,7 +160,7 @@ def _doomed(node: NodeView) -> frozenset[str]:
         placement.profile
         for board in node.boards
         if board.index in node.spec
-        for placement in Counter(item.placement for item in board.slices) - Counter(node.target(board))
+        for placement in Counter(board.layout) - Counter(node.target(board))
     )
 
 

@@ -7,7 +7,6 @@ is read of them at each decision in the processor's cache.
 
 import math
 import re
-from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -15,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from policies import names
-from policies.annotations import Layouts, Placement, read_layouts
+from policies.annotations import Layouts, Placement, listed, read_layouts
 from policies.boards import Board, read_boards
 from policies.budgets import BudgetView
 from policies.constraints import Constraints, constraints_of
@@ -104,8 +103,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return whether the agent is to be expected to do at once as it is told, as far as the last order shows."""
         if self.in_flight:
             return abs(now - self.ordered_at) <= PROMPT_S
-        there = {board.index: Counter(item.placement for item in board.slices) for board in self.boards}
-        return all(there.get(index) == Counter(layout) for index, layout in self.spec.items())
+        there = {board.index: board for board in self.boards} if self.spec else {}
+        return all(index in there and there[index].layout == listed(layout) for index, layout in self.spec.items())
 
     def next_plan(self, now: float) -> str:
         """Return the id of a new order: milliseconds since the epoch, larger than that of any plan that the node bears.
@@ -120,7 +119,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the layout that the board has, or is about to have once its order is carried out."""
         if self.in_flight and board.index in self.spec:
             return self.spec[board.index]
-        return tuple(item.placement for item in board.slices)
+        return board.layout
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,9 +6,8 @@ The agent asks before it destroys anything for a layout that cannot be, and the 
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from policies.annotations import Placement
+from policies.annotations import Placement, listed
 from policies.catalogue import MEDIA, BoardModel
-from policies.geometry import by_start
 from policies.placement import bin_gb
 from reconciler.agent.driver import DriverError, InsufficientResources, InvalidArgument, Slice, order_key
 
@@ -31,7 +30,7 @@ def layout_fault(model: BoardModel, layout: Iterable[Placement]) -> DriverError 
 def that_fit(model: BoardModel, present: Counter[Placement], wanted: Counter[Placement]) -> Counter[Placement]:
     """Return what of the slices wanted can be made beside those present, the lowest starts first."""
     there, found = list(present.elements()), Counter[Placement]()
-    for item in sorted(wanted.elements(), key=by_start):
+    for item in listed(wanted.elements()):
         if rejection(model, there, item) is None:
             there.append(item)
             found[item] += 1

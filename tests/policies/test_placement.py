@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from policies import names
-from policies.annotations import PlacedSlice, Placement
+from policies.annotations import PlacedSlice, Placement, listed
 from policies.catalogue import by_product
-from policies.geometry import by_start, geometry_of
+from policies.geometry import geometry_of
 from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of
 from tests.builders import A30, A100, A100_80, H100, T4
 from tests.policies.facts import media_suffice
@@ -307,4 +307,4 @@ def test_the_order_of_slices_does_not_matter(board, chance):
     for part in shuffled:
         chance.shuffle(part)
     again = arrange(model, MIG, *map(tuple, shuffled))
-    assert again == arrange(model, MIG, tuple(sorted(fixed, key=by_start)), wanted, free)
+    assert again == arrange(model, MIG, listed(fixed), wanted, free)

@@ -7,9 +7,8 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import BoardInventory, Placement
+from policies.annotations import BoardInventory, Placement, listed
 from policies.boards import inventory_model
-from policies.geometry import by_start
 from policies.placement import arrange
 from policies.view import PodView
 from reconciler.agent.driver import WHOLE, Slice
@@ -58,7 +57,7 @@ def layout_of(
     if fixture.mode != names.MIG:
         return tuple(map(Placement, fixture.profiles))
     left, staying = Counter(fixture.profiles), list[Placement]()
-    for item in sorted((item.placement for item in used if item.start is not None), key=by_start):
+    for item in listed(item.placement for item in used if item.start is not None):
         if left[item.profile] > 0:
             left[item.profile] -= 1
             staying.append(item)
@@ -99,5 +98,5 @@ def _arranged(
     board: BoardInventory, staying: Sequence[Placement], profiles: tuple[str, ...], free: Sequence[Placement]
 ) -> tuple[Placement, ...] | None:
     model = inventory_model(board)
-    found = arrange(model, names.MIG, tuple(staying), profiles, tuple(sorted(free, key=by_start)))
+    found = arrange(model, names.MIG, tuple(staying), profiles, listed(free))
     return found.placed if found else None
