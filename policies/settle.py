@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from policies import names
 from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Evict, Layout, Planned, Release, Waiting
+from policies.evictions import stale_holders
 from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
@@ -24,7 +25,6 @@ from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts,
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.settings import DEFAULTS, Settings
-from policies.stale import stale_holders
 from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
 from policies.waits import Waits

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from policies import names
 from policies.decision import Evict
+from policies.evictions import eviction
 from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.guests import Kind
@@ -194,34 +195,15 @@ class Walk:
                 if own
                 else f"{quota.key} takes back what {member.quota.key} borrows, for {pod.key}: {self._costs(member, quota)}"
             )
-            self.evict.append(
-                Evict(
-                    pod=member.pod.key,
-                    uid=member.pod.uid,
-                    version=member.pod.version,
-                    claimant=pod.key,
-                    claimant_uid=pod.uid,
-                    quota=quota.key,
-                    grace_s=min(member.pod.grace_s, self.settings.max_grace_s),
-                    reason=names.PREEMPTED if own else names.RECLAIMED,
-                    message=why,
-                )
-            )
+            reason = names.PREEMPTED if own else names.RECLAIMED
+            self.evict.append(eviction(member.pod, quota, self.settings, reason, why, claimant=pod))
 
     def _send_back(self, pod: PodView) -> None:
-        quota = self.ledger.quota(pod)
-        self.evict.append(
-            Evict(
-                pod=pod.key,
-                uid=pod.uid,
-                version=pod.version,
-                quota=quota.key if quota else "",
-                grace_s=min(pod.grace_s, self.settings.max_grace_s),
-                reason=names.PLACE_LOST,
-                message=f"the scheduler has found no node for it for {UNSCHEDULABLE_S} s, and what it was released for "
-                "is gone; its controller is to make it again, to wait at the gate",
-            )
+        why = (
+            f"the scheduler has found no node for it for {UNSCHEDULABLE_S} s, and what it was released for is gone; its "
+            "controller is to make it again, to wait at the gate"
         )
+        self.evict.append(eviction(pod, self.ledger.quota(pod), self.settings, names.PLACE_LOST, why))
 
     def _reclaiming(self) -> Reclaim:
         if self._reclaim is None:

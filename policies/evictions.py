@@ -1,13 +1,37 @@
-"""Who has to go because the slice under it was made anew, by a reboot or the reset of a board (docs/adr/0023)."""
+"""Evictions: what is said of each, and who has to go because what it holds is not there any more (docs/adr/0023)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from policies import names
 from policies.decision import Evict
+from policies.governing import QuotaView
 from policies.ledger import Ledger
 from policies.occupancy import tally
 from policies.settings import QuotaSettings
 from policies.view import NodeView, PodView
+
+
+def eviction(
+    pod: PodView,
+    quota: QuotaView | None,
+    settings: QuotaSettings,
+    reason: str,
+    message: str,
+    *,
+    claimant: PodView | None = None,
+) -> Evict:
+    """Return the eviction of a pod for a claimant of a quota; or for nobody, its own quota being that."""
+    return Evict(
+        pod=pod.key,
+        uid=pod.uid,
+        version=pod.version,
+        claimant=claimant.key if claimant else "",
+        claimant_uid=claimant.uid if claimant else "",
+        quota=quota.key if quota else "",
+        grace_s=min(pod.grace_s, settings.max_grace_s),
+        reason=reason,
+        message=message,
+    )
 
 
 def stale_holders(
@@ -34,14 +58,8 @@ def stale_holders(
         pods = {pod.uid: pod for pod in bound[node.name] if not pod.terminating and pod.refused_until <= now}
         for uid, (gpu, item) in reported.items():
             if pod := pods.get(uid):
-                quota = ledger.quota(pod)
-                yield Evict(
-                    pod=pod.key,
-                    uid=uid,
-                    version=pod.version,
-                    quota=quota.key if quota else "",
-                    grace_s=min(pod.grace_s, settings.max_grace_s),
-                    reason=names.DEVICE_REPLACED,
-                    message=f"GPU {gpu} of node {node.name} was reset or the node restarted, and {item.profile} was made "
-                    "anew: the pod was given a device that is not there any more, and each restart would be given it again",
+                why = (
+                    f"GPU {gpu} of node {node.name} was reset or the node restarted, and {item.profile} was made anew: the "
+                    "pod was given a device that is not there any more, and each restart would be given it again"
                 )
+                yield eviction(pod, ledger.quota(pod), settings, names.DEVICE_REPLACED, why)
