@@ -6,7 +6,7 @@ for the pod as long as they are still there (`now`). One whose claimant has gone
 but nobody else has to go where what it leaves is enough.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain, compress
 from operator import attrgetter
 
@@ -19,7 +19,7 @@ from policies.decision import QuotaStatus, Relabel
 from policies.governing import QuotaView, govern
 from policies.gpupolicy import Policies
 from policies.quantity import Amounts
-from policies.quota import WITHIN_GUARANTEED, WITHIN_MIN, Lack, Usage, beyond_min, statuses
+from policies.quota import Lack, Usage, beyond_min, statuses
 from policies.settings import QuotaSettings
 from policies.view import PodView, View
 
@@ -162,51 +162,6 @@ class Ledger:
         if quota and (member := self._released[quota.title].pop(pod.key, None)):
             for usage in (self.now, self._shown):
                 usage.add(quota, member.charge, -1)
-
-    def in_order(self, waiting: Iterable[PodView], could_run: Callable[[PodView], bool]) -> list[PodView]:
-        """Return waiting pods in the one order: within min, within what is guaranteed above it, the rest.
-
-        In each by higher priority, older, smaller request, namespace/name. The class counts what a quota uses and its
-        waiting pods that stand before this one; not those that could never run, by quota or on any node. Before all of
-        them stand those for whom others have left, and then those for whom others are on their way out: what these leave
-        is theirs.
-        """
-        everybody = sorted(waiting, key=self.queue_order)
-        if not self.then.used:
-            return everybody
-        before: dict[str, dict[str, int]] = {}
-        first, others = self._split(everybody, WITHIN_MIN, before, could_run)
-        second, rest = self._split(others, WITHIN_GUARANTEED, before, could_run)
-        ordered = [*first, *second, *rest]
-        going = set(self.leaving.values())
-        return sorted(ordered, key=lambda pod: (pod.key not in self.claimants, pod.key in going))
-
-    def _split(
-        self,
-        waiting: Iterable[PodView],
-        worst: int,
-        before: dict[str, dict[str, int]],
-        could_run: Callable[[PodView], bool],
-    ) -> tuple[list[PodView], list[PodView]]:
-        """Return those of a class or a better one with all who stand before them, and the others; `before` grows."""
-        inside: list[PodView] = []
-        outside: list[PodView] = []
-        for pod in waiting:
-            quota = self.quota(pod)
-            if quota is None:
-                inside.append(pod)
-                continue
-            charge, more = self.charge(pod), before.setdefault(quota.title, {})
-            besides = more if pod.gated else {name: more.get(name, 0) - amount for name, amount in charge.items()}
-            if self.then.rank(quota, charge, besides) > worst:
-                outside.append(pod)
-                continue
-            inside.append(pod)
-            beyond = self.then.never(quota, charge, borrows=not pod.non_preemptible)
-            if pod.gated and not beyond and could_run(pod):  # who is not gated is counted already
-                for name, amount in charge.items():
-                    more[name] = more.get(name, 0) + amount
-        return inside, outside
 
     def queue_order(self, pod: PodView) -> tuple[int, int, Size, str, str]:
         """Return the key of the order of waiting pods within a class."""

@@ -24,6 +24,7 @@ from policies.nodesets import Nodes, nodes_in, set_of
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
+from policies.queueing import in_order
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of
 from policies.view import NodeView, PodView, View
@@ -84,7 +85,7 @@ class _Settlement:
         planner = Planner(memo.seating(sites), memo.hosts(up))
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
-        self.queue = ledger.in_order(seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
+        self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
         self.behind: set[str] = set()  # who could have what is free, and waits for what must go before
         self.clearing: dict[str, Nodes] = {}  # where, by the profiles that they need
         self.walk.go(seen.promised, self.queue)
