@@ -27,7 +27,7 @@ class Kind:
         candidates: nodes that admit it.
         settled: released already, so that only slices that exist (or are coming) serve it.
         size: GB of its slices.
-        crowded: candidates that have turned out to lack room, until somebody leaves them.
+        full: candidates that have turned out to lack room, until somebody leaves them.
         seen: of how many departures that takes account.
         refused: one of them could not be served, so no later one can.
     """
@@ -37,7 +37,7 @@ class Kind:
     candidates: Nodes
     settled: bool = False
     size: int = 0
-    crowded: Nodes = 0
+    full: Nodes = 0
     seen: int = 0
     refused: bool = False
     need: Mapping[str, int] = field(init=False)

@@ -71,7 +71,7 @@ def named(boards: tuple[Board, ...], profile: str) -> str:
     return profile if profile in names or not names else min(names)
 
 
-def overcrowded(node: NodeView, need: Counter[str]) -> str:
+def overbooked(node: NodeView, need: Counter[str]) -> str:
     """Return that bound pods need more slices than the boards of a node can have, which its agent and they cannot both mean.
 
     Empty where that is not so; and where an order is under way, since pods may be on what it brings. What none of the

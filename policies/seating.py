@@ -157,14 +157,14 @@ class Seating:
     def roomy(self, kind: Kind, nodes: Nodes) -> Iterator[int]:
         """Yield the nodes among these that have room for a pod, first by name first."""
         for site in set(self._left[kind.seen :]):
-            kind.crowded &= ~(1 << site)
+            kind.full &= ~(1 << site)
         kind.seen = len(self._left)
-        for site in nodes_in(nodes & ~kind.crowded):
+        for site in nodes_in(nodes & ~kind.full):
             room = self.room[site]
             if all(room.get(name, 0) >= amount for name, amount in kind.room):
                 yield site
             else:
-                kind.crowded |= 1 << site
+                kind.full |= 1 << site
 
     def spread(self, kind: Kind, states: Sequence[State]) -> Spread | None:
         """Return the cheapest way to spread a pod's slices over the boards of a node, or None."""

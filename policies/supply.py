@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from policies.annotations import Placement, listed
 from policies.needs import is_slice
-from policies.occupancy import closed, held_by_ended, named, occupied, overcrowded, tally, vacated
+from policies.occupancy import closed, held_by_ended, named, occupied, overbooked, tally, vacated
 from policies.placement import profile_of
 from policies.plots import UNKNOWN, Face, Plot, once, plot_of, unused
 from policies.view import NodeView, PodView
@@ -68,8 +68,8 @@ def survey(
         leaving = {*leaving, *(item.pod for item in ended if item.pod)}
     left = Counter(item.profile for item in ended)
     then = vacated(node, leaving, need - needed + left) if leaving else node
-    crowd = overcrowded(node, need)
-    if crowd and (still := overcrowded(then, needed)):
+    why = overbooked(node, need)
+    if why and (still := overbooked(then, needed)):
         then = closed(then, still)
     unshown = needed - tally(then.boards).used
     protected = promised.union(unshown)
@@ -82,8 +82,8 @@ def survey(
             replace(plot, leaving=unused(*boards))
             for plot, *boards in zip(plots, node.boards, then.boards, strict=True)
         ]
-    if crowd:
-        node = closed(node, crowd)
+    if why:
+        node = closed(node, why)
     doomed = _doomed(node)
     now = _room_left(node, bound)
     return Supply(
@@ -113,10 +113,10 @@ def held_on(node: NodeView, pods: Iterable[PodView]) -> Counter[str]:
     return held
 
 
-def crowding(node: NodeView, bound: Iterable[PodView]) -> str:
+def overbooking(node: NodeView, bound: Iterable[PodView]) -> str:
     """Return that the pods bound to a node need more slices than it can have; empty where they do not."""
     need = held_on(node, bound)
-    return overcrowded(occupied(node, need), need)
+    return overbooked(occupied(node, need), need)
 
 
 def room_request(pod: PodView) -> tuple[tuple[str, int], ...]:

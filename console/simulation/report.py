@@ -15,7 +15,7 @@ from policies.decision import QuotaStatus
 from policies.gpupolicy import Policies
 from policies.ledger import Ledger
 from policies.settings import DEFAULTS
-from policies.supply import crowding
+from policies.supply import overbooking
 from policies.view import PodView, View
 
 
@@ -140,7 +140,7 @@ def _of_nodes(view: View) -> Iterator[tuple[str, str]]:
             bound[pod.node].append(pod)
     for node in view.nodes:
         yield from ((f"Node {node.name}", found) for found in node.faults)
-        if crowd := crowding(node, bound.pop(node.name, ())):
-            yield f"Node {node.name}", f"{crowd}; nothing more is given away there"
+        if why := overbooking(node, bound.pop(node.name, ())):
+            yield f"Node {node.name}", f"{why}; nothing more is given away there"
     for name, pods in bound.items():
         yield from ((f"Pod {pod.key}", f"is bound to {name}, which is not in the input") for pod in pods)

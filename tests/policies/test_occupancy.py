@@ -6,7 +6,7 @@ from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
 from policies.settle import settle
-from policies.supply import crowding, survey
+from policies.supply import overbooking, survey
 from policies.view import view_node, view_pod
 from tests.builders import make_node
 from tests.policies.cluster import bound, cluster, free, gated, node, used
@@ -76,7 +76,9 @@ def test_where_more_pods_are_bound_than_there_can_be_nothing_is_given_on_top(pla
     view = cluster([node(count=2, placements=placements)], [*running, gated("w/a", "1g.5gb")])
     decision = settle(view)
     assert (decision.ungate, decision.layouts) == ((), ())
-    assert crowding(view.nodes[0], running_on(view)) == "pods bound to it need 3 x 4g.20gb, of which its boards hold 2"
+    assert (
+        overbooking(view.nodes[0], running_on(view)) == "pods bound to it need 3 x 4g.20gb, of which its boards hold 2"
+    )
 
 
 def test_others_are_given_what_there_is_as_soon_as_enough_pods_have_ended():
@@ -86,7 +88,7 @@ def test_others_are_given_what_there_is_as_soon_as_enough_pods_have_ended():
     assert [layout.target for layout in settle(view).layouts] == [
         {0: (Placement("4g.20gb", 0), Placement("1g.5gb", 6))}
     ]
-    assert crowding(view.nodes[0], running_on(view)) == ""
+    assert overbooking(view.nodes[0], running_on(view)) == ""
 
 
 def test_nobody_is_evicted_from_a_crowded_node_whose_end_would_free_nothing():
@@ -108,12 +110,12 @@ def test_what_an_order_brings_may_hold_pods_that_the_agent_does_not_show_yet():
     view = cluster(
         [node(placements={"0": [free("7g.40gb", 0)]}, annotations=order)], [bound("w/x", "n1", "4g.20gb")], now=2.0
     )
-    assert crowding(view.nodes[0], running_on(view)) == ""
+    assert overbooking(view.nodes[0], running_on(view)) == ""
 
 
 def test_slices_that_none_of_the_boards_makes_are_another_plugins():
     view = cluster([node(placements={"0": []})], [bound("w/x", "n1", "10gb"), gated("w/a", "1g.5gb")])
-    assert crowding(view.nodes[0], running_on(view)) == ""
+    assert overbooking(view.nodes[0], running_on(view)) == ""
     assert [layout.target for layout in settle(view).layouts] == [{0: (Placement("1g.5gb", 6),)}]
 
 
