@@ -209,9 +209,16 @@ class _Admission:
         """Keep candidates off the homes of others, where these have too little of something, if they are safe without."""
         for home, what in homes:
             for party in self._movable(home, what):
-                guard = party.guard
-                if party.off.bit_count() < _MOST_AVOIDED and not (guard and guard.places(1 << home) >= guard.left):
+                if party.off.bit_count() < _MOST_AVOIDED and self._is_safe_without(party, home):
                     self.crowd.keep_off(party, home)
+
+    def _is_safe_without(self, party: Party, home: int) -> bool:
+        """Return whether pods that are safe remain so without a node: elsewhere together, or each at its own home."""
+        if party.guard and party.guard.places(1 << home) >= party.guard.left:
+            if any(self.crowd.short(party, at) for at in {*party.homes.values()}):
+                return False
+            party.guard = None
+        return True
 
     def _make_way(self, party: Party, homes: dict[str, int]) -> bool:
         """Let some pods in, with them and others kept off homes that cannot be shared; return whether that makes all safe."""

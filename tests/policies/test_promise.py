@@ -237,3 +237,50 @@ def test_slices_that_are_on_their_way_are_left_to_those_for_whom_they_are_made()
         now=[{"x": 1}, {}], later=[{"x": 1}, {"x": 1}], room=[{}, {}], ever=[{"x": 1}, {"x": 1}], whole=[{}, {}]
     )
     assert release([coming, claim("now", 0, "01", x=1)], there) == {"now": 0b01}
+
+
+# Who is coming ---------------------------------------------------------------------------------------------------------
+
+COMES = [{"x": 2}, {"x": 1}], [{"x": 3}, {"x": 1}]
+"""What two nodes have now and when node 0 has been cut."""
+
+
+@pytest.mark.parametrize(
+    ("claims", "role", "let_in"),
+    [
+        pytest.param(
+            [claim("promised", 1, "01", role=RELEASED, x=1), claim("neighbour", 0, "0", x=1)],
+            COMING,
+            {},
+            id="a-neighbour-waits-if-a-promised-pod-could-take-the-place-of-one-of-them",
+        ),
+        pytest.param(
+            [claim("promised", 1, "01", role=RELEASED, x=1), claim("neighbour", 0, "0", x=1)],
+            LATER,
+            {"neighbour": 0b01},
+            id="not-for-who-waits-for-others-to-end",
+        ),
+        pytest.param(
+            [claim("neighbour", 0, "0", x=1)], COMING, {"neighbour": 0b01}, id="all-neighbours-have-their-places"
+        ),
+        pytest.param(
+            [claim("stray", 1, "01", x=1), claim("neighbour", 0, "0", x=1)],
+            COMING,
+            {"stray": 0b10, "neighbour": 0b01},
+            id="who-can-is-kept-off",
+        ),
+    ],
+)
+def test_nobody_takes_the_place_of_a_pod_for_which_a_board_is_being_cut(claims, role, let_in):
+    now, later = COMES
+    nodes = replace(stock(later), now=now)
+    assert release([*claims, claim("coming", 0, "0", role=role, x=2)], nodes) == let_in
+
+
+def test_who_has_come_long_before_a_pod_does_not_wait_until_a_board_is_cut_for_it():
+    """Only node 0 makes the stray safe from the promised pod; there is its place, or that of the pod that comes."""
+    now, later = [{"x": 1}, {"x": 1}, {"x": 1}], [{"x": 2}, {"x": 1}, {"x": 1}]
+    promised, stray = claim("promised", 2, "12", role=RELEASED, x=1), claim("stray", 1, "01", x=1)
+    for created, let_in in ((30, {}), (31, {"stray": 0b11})):
+        coming = replace(claim("coming", 0, "0", role=COMING, x=2), created=created)
+        assert release([promised, stray, coming], replace(stock(later), now=now)) == let_in
