@@ -22,6 +22,16 @@ def destroyed(plan: Plan, site: int, plot: int) -> frozenset[str]:
     return frozenset(item.profile for item in Counter(board.existing + board.face.coming) - Counter(target))
 
 
+def free_after_cut(plan: Plan, site: int) -> Counter[str]:
+    """Return the slices that nobody holds on a node when it has been cut as far as it can be now, by profile."""
+    free: Counter[str] = Counter()
+    for board, state in zip(plan.seating.sites[site].plots, plan.seating.states[site], strict=True):
+        slices = board.existing if state.target is None else _meanwhile(board, state.target)
+        held = Counter(board.face.fixed) - Counter(board.face.open) + Counter(board.leaving)
+        free.update(item.profile for item in (Counter(slices) - held).elements())
+    return free
+
+
 def layouts(plan: Plan, landing: Mapping[str, Nodes], clearing: Mapping[str, Nodes]) -> list[Layout]:
     """Return the orders that carry out a plan, by node name; a node that has one to carry out gets no second.
 

@@ -21,7 +21,7 @@ from policies.ground import Ground
 from policies.ledger import Ledger
 from policies.memo import Memo
 from policies.nodesets import Nodes, nodes_in, set_of
-from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
+from policies.orders import clear_for_mode, destroyed, free_after_cut, judge_withdrawn, layouts, take_back
 from policies.plan import Demand, Planner, admits
 from policies.promise import Claim, Role, Stock, release
 from policies.queueing import in_order
@@ -199,12 +199,15 @@ class _Settlement:
 
         Whoever lands there could take the very slices that must go, and with them the place of one for whom the board is cut.
         So the cut comes first, also before older pods that could have what is free: it takes less than a second. Only where
-        the agent does not do as it is told these go before, and the board waits for them (`orders.layouts`).
+        the agent does not do as it is told, or where they would have to wait for others to end, these go before, and the
+        board waits for them (`orders.layouts`).
         """
         first: dict[tuple[str, int], int] = {}
+        needed: dict[int, Counter[str]] = defaultdict(Counter)  # by candidates, at their homes
         cut_for: dict[tuple[int, int], int] = {}
         for place, claim in enumerate(claims):
             if claim.role is Role.CANDIDATE:
+                needed[claim.home].update(dict(claim.need))
                 for profile, _ in claim.need:
                     first.setdefault((profile, claim.home), place)
             elif claim.role is not Role.RELEASED:
@@ -214,12 +217,13 @@ class _Settlement:
         going_already = set_of([position for position, site in enumerate(self.sites) if site.doomed])
         for position in nodes_in(self.plan.seating.shared | going_already):
             going = set(self.sites[position].doomed)
+            at_once = self.sites[position].node.heeds(self.seen.view.now) and not (
+                needed[position] and needed[position] - free_after_cut(self.plan, position)
+            )
             for plot in range(len(self.sites[position].plots)):
                 gone = destroyed(self.plan, position, plot)
                 candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
-                if self.sites[position].node.heeds(self.seen.view.now) or candidate >= cut_for.get(
-                    (position, plot), math.inf
-                ):
+                if at_once or candidate >= cut_for.get((position, plot), math.inf):
                     going |= gone
             for profile in going:
                 doomed[profile] = doomed.get(profile, 0) | 1 << position
