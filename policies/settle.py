@@ -5,24 +5,23 @@ cannot be served together with those before it waits, with the reason. What a re
 destroyed. Everything is derived from the view afresh: a settled cluster settles to nothing.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import reduce
-from operator import or_
 
 from msgspec.structs import replace
 
 from policies import names
+from policies.claims import Claims
 from policies.constraints import Constraints
 from policies.decision import Cut, Decision, Evict, Layout, Planned, Release, Waiting
 from policies.evictions import stale_holders
 from policies.ground import Ground
+from policies.hosts import Hosts
 from policies.ledger import Ledger
 from policies.memo import Memo
-from policies.nodesets import Nodes, nodes_in, set_of
-from policies.orders import clear_for_mode, destroyed, free_after_cut, judge_withdrawn, layouts, take_back
-from policies.plan import Demand, Planner, admits
+from policies.nodesets import Nodes, nodes_in
+from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
+from policies.plan import Demand, Planner
 from policies.promise import Claim, Role, Stock, release
 from policies.queueing import in_order
 from policies.settings import DEFAULTS, Settings
@@ -75,27 +74,24 @@ class _Settlement:
     def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings, memo: Memo) -> None:
         self.seen, self.ledger = seen, ledger
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
-        landing: dict[Constraints, set[str]] = {}
-        for pod in seen.promised:
-            landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
         up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
-        promised = {node.name: _promised_on(node, landing) for node in up}
+        hosts = memo.hosts(up)
+        promised = _promised_on(hosts, seen.promised)
         sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
         memo.forget_others(up)
-        planner = Planner(memo.seating(sites), memo.hosts(up))
+        planner = Planner(memo.seating(sites), hosts)
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
-        self.behind: set[str] = set()  # who could have what is free, and waits for what must go before
-        self.clearing: dict[str, Nodes] = {}  # where, by the profiles that they need
         self.walk.go(seen.promised, self.queue)
         self.plan = planner.finish()
         self.plan.seating.let_go()
         self.sites = self.plan.seating.sites
+        self.claims = Claims(self.plan, self.pods, self.walk.waits, planner.slow, seen.view.now)
 
     def decide(self) -> Decision:
         """Return the decision."""
-        claims = self._claims()
+        claims = self.claims.all
         candidates = any(claim.role is Role.CANDIDATE for claim in claims)
         allowed = release([*claims, *self.ground.held], self._stock()) if candidates else {}
         landing: dict[str, Nodes] = {}
@@ -104,7 +100,7 @@ class _Settlement:
                 landing[profile] = landing.get(profile, 0) | allowed[claim.key]
         for key in [key for key in self.walk.displacing if self._is_in_doubt(key, landing)]:
             self.walk.put_off(key)
-        ordered = layouts(self.plan, landing, self.clearing)
+        ordered = layouts(self.plan, landing, self.claims.clearing)
         judged = [
             judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) or take_back(node, self.seen.view.now)
             for node in self.seen.nodes
@@ -153,82 +149,6 @@ class _Settlement:
         found = (clear_for_mode(node, self.seen.bound[node.name], others) for node in nodes if node.name not in ordered)
         return [layout for layout in found if layout]
 
-    def _claims(self) -> list[Claim]:
-        """Return who has been given slices: of a node's free slices the first in the queue have those that are there."""
-        left: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
-        soon: dict[int, bool] = {}  # whether what a node lacks has only to be cut
-        claims: list[Claim] = []
-        for guest in self.plan.guests.values():
-            home, need = guest.home.site, guest.kind.need
-            if home not in left:
-                left[home] = dict(self.sites[home].grantable), dict(self.sites[home].now)
-                soon[home] = self.sites[home].node.heeds(self.seen.view.now) and not self.walk.planner.slow >> home & 1
-            slices, room = left[home]
-            there = guest.kind.finds(slices, room)
-            if there:
-                for profile, count in need.items():
-                    slices[profile] -= count
-                for name, amount in guest.kind.room:
-                    room[name] -= amount
-            pod, role = self.pods[guest.key], Role.LATER
-            if guest.kind.settled:
-                role = Role.RELEASED
-            elif there and not pod.gated:
-                continue  # the scheduler may place it already
-            elif guest.key not in self.walk.waits and (there or soon[home]):
-                role = Role.CANDIDATE if there else Role.COMING
-            needs = tuple(sorted(need.items()))
-            claims.append(Claim(guest.key, role, needs, guest.kind.room, guest.kind.candidates, home, pod.created))
-        self._keep_off(claims)
-        return claims
-
-    def _keep_off(self, claims: list[Claim]) -> None:
-        """Keep candidates off nodes where free slices of their kinds are about to go; who belongs to such a node waits."""
-        candidates = [claim for claim in claims if claim.role is Role.CANDIDATE]
-        doomed = self._doomed(claims) if candidates else {}
-        for claim in candidates:
-            claim.nodes &= ~reduce(or_, (doomed.get(profile, 0) for profile, _ in claim.need), 0)
-            if not claim.nodes >> claim.home & 1:
-                claim.role = Role.COMING
-                for profile, _ in claim.need:
-                    self.clearing[profile] = self.clearing.get(profile, 0) | 1 << claim.home
-                self.behind.add(claim.key)
-
-    def _doomed(self, claims: list[Claim]) -> dict[str, Nodes]:
-        """Return the nodes where free slices are about to go, by profile.
-
-        Whoever lands there could take the very slices that must go, and with them the place of one for whom the board is cut.
-        So the cut comes first, also before older pods that could have what is free: it takes less than a second. Only where
-        the agent does not do as it is told, or where they would have to wait for others to end, these go before, and the
-        board waits for them (`orders.layouts`).
-        """
-        first: dict[tuple[str, int], int] = {}
-        needed: dict[int, Counter[str]] = defaultdict(Counter)  # by candidates, at their homes
-        cut_for: dict[tuple[int, int], int] = {}
-        for place, claim in enumerate(claims):
-            if claim.role is Role.CANDIDATE:
-                needed[claim.home].update(dict(claim.need))
-                for profile, _ in claim.need:
-                    first.setdefault((profile, claim.home), place)
-            elif claim.role is not Role.RELEASED:
-                for plot in self.plan.guests[claim.key].home.plots:
-                    cut_for.setdefault((claim.home, plot), place)
-        doomed: dict[str, Nodes] = {}
-        going_already = set_of([position for position, site in enumerate(self.sites) if site.doomed])
-        for position in nodes_in(self.plan.seating.shared | going_already):
-            going = set(self.sites[position].doomed)
-            at_once = self.sites[position].node.heeds(self.seen.view.now) and not (
-                needed[position] and needed[position] - free_after_cut(self.plan, position)
-            )
-            for plot in range(len(self.sites[position].plots)):
-                gone = destroyed(self.plan, position, plot)
-                candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
-                if at_once or candidate >= cut_for.get((position, plot), math.inf):
-                    going |= gone
-            for profile in going:
-                doomed[profile] = doomed.get(profile, 0) | 1 << position
-        return doomed
-
     def _stock(self) -> Stock:
         seating = self.plan.seating
         slices = [seating.packing.slices(states) for states in seating.states]
@@ -258,7 +178,7 @@ class _Settlement:
 
     def _waiting(self, later: dict[str, Claim], ordered: Iterable[Layout]) -> Iterator[Waiting]:
         nodes = {layout.node for layout in ordered}
-        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes, self.behind).tell()
+        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes, self.claims.behind).tell()
         for pod in self.seen.held:
             yield Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
 
@@ -277,6 +197,13 @@ def _without_overdue(node: NodeView, now: float) -> NodeView:
     return replace(node, spec=spec, silent=True)
 
 
-def _promised_on(node: NodeView, promised: dict[Constraints, set[str]]) -> frozenset[str]:
-    """Return the profiles of which released pods could land on a node."""
-    return frozenset().union(*(profiles for constraints, profiles in promised.items() if admits(node, constraints)))
+def _promised_on(hosts: Hosts, released: Iterable[PodView]) -> dict[str, frozenset[str]]:
+    """Return the profiles of which released pods could land on each node, by its name."""
+    landing: dict[Constraints, set[str]] = {}
+    for pod in released:
+        landing.setdefault(pod.constraints, set()).update(slices_of([pod]))
+    found: dict[int, frozenset[str]] = {}
+    for constraints, profiles in landing.items():
+        for place in nodes_in(hosts.open_to(constraints)):
+            found[place] = found.get(place, frozenset()) | profiles
+    return {node.name: found.get(place, frozenset()) for place, node in enumerate(hosts.nodes)}
