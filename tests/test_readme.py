@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from console.cli import main
+from console.sandbox.kubectl import find_kubectl
 from policies.governing import view_quota
 from policies.gpupolicy import view_policy
 from policies.judgement import Judgement
@@ -52,6 +55,17 @@ def test_the_policy_that_is_shown_is_that_of_the_example_without_fault_or_oddity
     manifest = shown("GpuPolicy")
     assert manifest == next(iter(yaml.safe_load_all((ROOT / "examples/policy.yaml").read_text())))
     assert judge_policy(view_policy(msgspec.convert(manifest, GpuPolicy)), [], ()) == Judgement()
+
+
+def test_the_overlay_that_is_shown_names_image_and_runtime(tmp_path):
+    shutil.copytree(ROOT / "manifests", tmp_path / "manifests")
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy/kustomization.yaml").write_text(yaml.safe_dump(shown("Kustomization")))
+    command = [find_kubectl(), "kustomize", tmp_path / "deploy"]
+    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (agent,) = (one for one in yaml.safe_load_all(rendered) if one["kind"] == "DaemonSet")
+    spec = agent["spec"]["template"]["spec"]
+    assert (spec["containers"][0]["image"], spec["runtimeClassName"]) == ("registry.example/apportion:0.1.0", "nvidia")
 
 
 def test_the_fields_of_policies_that_are_told_are_those_of_the_schema():
