@@ -5,11 +5,14 @@ on some nodes all who may land there take fewer places than there are, one is le
 the nodes than it did from the sum of what might come, and what nodes gain later only adds places: who is safe remains so.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from policies.levels import Levels
-from policies.nodesets import Nodes
+from policies.nodesets import Counts, Nodes, set_of
 from policies.parties import Guard, Party, Takes
 
 _State = tuple[list[tuple[Party, Party]], dict[tuple[int, str], int]]
@@ -45,6 +48,8 @@ class Crowd:
         self._ever = Levels(stock.ever)
         self._spare = Levels(list(_spare_room(stock, list(everybody))))
         self._needing: dict[str, dict[Party, None]] = {}
+        self._seats: dict[Party, Counts] = {}  # pods that go nowhere but home, by the party that they are of
+        self._seated: dict[tuple[int, str], int] = {}  # what they take
         self._loads: dict[tuple[int, str], int] = {}
 
     def state(self) -> _State:
@@ -108,7 +113,7 @@ class Crowd:
         """Return how much is left of something on a node when all have landed there who may; below zero: is lacking."""
         if (home, what) not in self._loads:
             parties = self._needing.get(what) or self.parties
-            self._loads[home, what] = sum(
+            self._loads[home, what] = self._seated.get((home, what), 0) + sum(
                 len(party.homes) * party.takes.get(what, 0) for party in parties if party.nodes >> home & 1
             )
         return self._left.amounts[home].get(what, 0) - self._loads[home, what]
@@ -118,12 +123,19 @@ class Crowd:
         for party in parties:
             self._enter(party)
 
-    def guarded(self, party: Party, same: Collection[Party] = ()) -> bool:
-        """Return whether pods that have come are safe on many nodes together, and keep in mind why.
+    def seat(self, party: Party, homes: Mapping[str, int]) -> None:
+        """Let pods of a party come that go nowhere but home, and for whom nobody has a guard yet."""
+        counts = self._seats.setdefault(party, Counts())
+        pods = Counter(homes.values())
+        for home, number in pods.items():
+            for what, amount in party.takes.items():
+                self._seated[home, what] = self._seated.get((home, what), 0) + number * amount
+        for number in range(max(pods.values(), default=0)):
+            counts.add(set_of(sorted(home for home in pods if pods[home] > number)))
 
-        `same` are the same pods, where they have come as others.
-        """
-        guards = (guard for guard in self._guards(party, same) if self._limit(guard, party) >= len(party.homes))
+    def guarded(self, party: Party) -> bool:
+        """Return whether the pods of a party that have come are safe on many nodes together, and keep in mind why."""
+        guards = (guard for guard in self._guards(party) if self._limit(guard, party) >= len(party.homes))
         party.guard = next(guards, None)
         if party.guard:
             party.guard.left -= (len(party.homes) - 1) * party.guard.weight(party)
@@ -149,7 +161,7 @@ class Crowd:
                 }
                 for key in stay:
                     del party.homes[key]
-                self.fill(replace(party, homes=stay).seats() if stay else ())
+                self.seat(party, stay)
             self._loads.clear()
 
     def room_for(self, party: Party) -> int:
@@ -176,7 +188,7 @@ class Crowd:
         weight = guard.weight(party)
         return len(party.homes) if guard.left > 0 == weight else (guard.left - 1) // weight + 1 if weight else 0
 
-    def _guards(self, party: Party, same: Collection[Party] = ()) -> Iterator[Guard]:
+    def _guards(self, party: Party) -> Iterator[Guard]:
         """Yield ways to count places for the pods of a party, with what all others leave of them.
 
         Where room does not run short, only slices count: one by one, or as many as a pod needs. Elsewhere a place is
@@ -185,13 +197,13 @@ class Crowd:
         fit = self._fit(party)
         roomy = fit & self._roomy(party)
         if roomy and any(amount > 1 for amount in party.need.values()):
-            yield self._counted(roomy, dict.fromkeys(party.need, 1), party, same)
+            yield self._counted(roomy, dict.fromkeys(party.need, 1), party)
         if roomy:
-            yield self._counted(roomy, party.need, party, same)
+            yield self._counted(roomy, party.need, party)
         if roomy != fit:
-            yield self._counted(fit, party.takes, party, same)
+            yield self._counted(fit, party.takes, party)
 
-    def _counted(self, nodes: Nodes, units: Takes, party: Party, same: Collection[Party]) -> Guard:
+    def _counted(self, nodes: Nodes, units: Takes, party: Party) -> Guard:
         """Count places, and what all others can take of them, on those nodes where they leave most."""
         guard = Guard(nodes, units, self._tiers(nodes, party.takes, units))
         everybody = self.parties
@@ -199,12 +211,21 @@ class Crowd:
             everybody = self._needing[only]
         taken: dict[Nodes, int] = {}
         for other in everybody:
-            if other is not party and other.nodes & nodes and other not in same and (weight := guard.weight(other)):
+            if other is not party and other.nodes & nodes and (weight := guard.weight(other)):
                 taken[other.nodes] = taken.get(other.nodes, 0) + weight * len(other.homes)
-        guard.left = guard.places(-1) - sum(taken.values())
+        seats = Counts()
+        for other, pods in self._seats.items():
+            if other is not party:
+                seats.add_all(pods, guard.weight(other))
+        guard.left = guard.places(-1) - seats.on(nodes) - sum(taken.values())
+        if guard.left < 1 and self._seats:
+            # Seen at once for all nodes, of which thousands may be homes.
+            off = nodes & reduce(or_, (seats.above(count) & ~tier for count, tier in enumerate([*guard.tiers, 0])))
+            guard.left += seats.on(off) - guard.places(off)
+            guard.nodes &= ~off
         for off in sorted(taken, key=int.bit_count) if guard.left < 1 else ():
             gone = [nodes for nodes in taken if not nodes & guard.nodes & ~off]
-            if (better := sum(map(taken.__getitem__, gone)) - guard.places(off)) > 0:
+            if (better := sum(map(taken.__getitem__, gone)) + seats.on(off & guard.nodes) - guard.places(off)) > 0:
                 guard.left += better
                 guard.nodes &= ~off
                 taken = {nodes: places for nodes, places in taken.items() if nodes not in gone}

@@ -32,13 +32,32 @@ class Counts:
 
     digits: list[Nodes] = field(default_factory=list)
 
-    def add(self, nodes: Nodes) -> None:
-        """Count one more on each of some nodes."""
-        for place, digit in enumerate(self.digits):
-            self.digits[place], nodes = digit ^ nodes, digit & nodes
+    def add(self, nodes: Nodes, place: int = 0) -> None:
+        """Count one more on each of some nodes; at another `place` than the first two more, or four, ..."""
+        self.digits += [0] * (place - len(self.digits))
+        for at in range(place, len(self.digits)):
+            self.digits[at], nodes = self.digits[at] ^ nodes, self.digits[at] & nodes
             if not nodes:
                 return
         self.digits.append(nodes)
+
+    def add_all(self, other: "Counts", times: int) -> None:
+        """Count so many times what others are."""
+        for more in (place for place in range(times.bit_length()) if times >> place & 1):
+            for place, nodes in enumerate(other.digits):
+                self.add(nodes, place + more)
+
+    def above(self, number: int) -> Nodes:
+        """Return the nodes that have more than a number."""
+        more, equal = 0, -1
+        for place in reversed(range(max(len(self.digits), number.bit_length()))):
+            digit = self.digits[place] if place < len(self.digits) else 0
+            if number >> place & 1:
+                equal &= digit
+            else:
+                more |= equal & digit
+                equal &= ~digit
+        return more
 
     def on(self, nodes: Nodes) -> int:
         """Return how many some nodes have in all."""

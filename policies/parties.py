@@ -66,15 +66,6 @@ class Party:
     def __post_init__(self) -> None:
         self.takes = {**self.need, **self.room}
 
-    def seats(self) -> list["Party"]:
-        """Return the pods as parties, one for each home, that go nowhere else."""
-        there: dict[int, dict[str, int]] = {}
-        for key, home in self.homes.items():
-            there.setdefault(home, {})[key] = home
-        return [
-            replace(self, nodes=1 << home, homes=homes, fixed=True, guard=None) for home, homes in sorted(there.items())
-        ]
-
     def split(self, homes: dict[str, int]) -> "Party":
         """Return some of the pods as a party of their own; they are none of this one any more."""
         self.homes = {key: home for key, home in self.homes.items() if key not in homes}

@@ -155,14 +155,15 @@ def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> Non
     """
     crowd = Crowd(stock, chosen.everybody(), later=True)
     crowd.fill(replace(party, guard=None) for party in chosen.released)
-    crowd.fill(seat for party in chosen.waiting for seat in party.seats())
-    homes = {party: party.seats() for party in chosen.coming}
-    crowd.fill(chain.from_iterable(homes.values()))
-    for party, seats in homes.items():
-        short = [(seat, what) for seat in seats for what in crowd.short(seat, seat.nodes.bit_length() - 1)]
-        for seat, what in () if not short or crowd.guarded(party, {*seats}) else short:
-            oldest = min(created[key] for key in seat.homes)
-            crowd.send_home(seat.nodes.bit_length() - 1, what, created, oldest - _MUCH_YOUNGER_S)
+    for party in chain(chosen.waiting, chosen.coming):
+        crowd.seat(party, party.homes)
+    for party in chosen.coming:
+        oldest: dict[int, int] = {}
+        for key, home in party.homes.items():
+            oldest[home] = min(created[key], oldest.get(home, created[key]))
+        short = [(home, what) for home in sorted(oldest) for what in crowd.short(party, home)]
+        for home, what in () if not short or crowd.guarded(party) else short:
+            crowd.send_home(home, what, created, oldest[home] - _MUCH_YOUNGER_S)
 
 
 class _Admission:
