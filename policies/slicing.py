@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.catalogue import BoardModel
 from policies.faults import fault
 from policies.inventory import Group, Inventory, Offer
 from policies.outstanding import NONE, Outstanding, displaced
@@ -252,7 +253,7 @@ class _Choosing:
                 f"no node has more than {max(had)} such slices, and a pod runs on one node: ask for at most {max(had)}"
             )
         if isinstance(ask, Slice):
-            why = f"no board makes {profile_of(ask.resource)}"
+            why = "; ".join(_not_made(profile_of(ask.resource), [kind.model for _, kind in usable]))
         else:
             why = f"no board serves it by {' or '.join(wanted.usable)}"
         return f"{why}; {self._existing(wanted.modes)}"
@@ -281,6 +282,14 @@ def _maker(wish: Wish, makers: Collection[str]) -> str | None:
     if wish.answered and wish.answered.model in {None, *makers}:
         return wish.answered.model
     return next(iter(makers)) if len(makers) == 1 else None
+
+
+def _not_made(profile: str, models: Sequence[BoardModel]) -> Iterator[str]:
+    """Yield that no board makes a profile, and what those call it that make the same by another name (pain P22)."""
+    yield f"no board makes {profile}"
+    for model in dict.fromkeys(models):
+        if (name := model.known_as(profile)) != profile:
+            yield f"{model.name} calls it {name}: write {names.mig_resource(name)}"
 
 
 def _few(told: Sequence[str]) -> str:
