@@ -20,7 +20,7 @@ from policies.model import Pod
 from policies.mutation import given, mutate
 from policies.outstanding import NONE, Outstanding, Slices
 from policies.patch import Operation
-from policies.pieces import NOT_LIMITED
+from policies.pieces import NOT_LIMITED, PER_PROCESS
 from policies.placement import profile_of
 from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
@@ -189,7 +189,7 @@ def _warnings(pod: Pod, choices: Sequence[Choice], rule: Rule, settings: Setting
         yield from choice.passed_over
         if choice.reason:
             yield choice.reason
-        elif choice.mode == names.MPS and not choice.wish.answered:
+        if choice.mode == names.MPS and not choice.wish.answered:
             yield _client(choice, rule, settings)
         if choice.reason and choice.wish.count > 1:
             yield (
@@ -212,11 +212,12 @@ def _no_whole(requests: Requests, offer: Offer) -> Iterator[str]:
 
 
 def _client(choice: Choice, rule: Rule, settings: Settings) -> str:
-    """Return what a user should know who has asked for an MPS slice by its name."""
+    """Return what is set for a client of MPS, and what its slice limits if the choice does not say so already."""
     host_ipc = " and spec.hostIPC is set" if rule.host_ipc else ""
+    limits = "" if choice.reason else f"; {PER_PROCESS}"
     return (
-        f"{choice.wish.place.container.name} runs as user {settings.mps.user_id}{host_ipc}, as clients of MPS must; "
-        "memory limit per process, no fault isolation"
+        f"{choice.wish.place.container.name} runs as user {settings.mps.user_id}{host_ipc}, "
+        f"as clients of MPS must{limits}"
     )
 
 

@@ -109,6 +109,9 @@ def makes(kind: BoardKind) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------------
 
+# What a user may rely on, by the way a slice is made; said wherever one is chosen (pain A22).
+IN_HARDWARE: Final = "isolated in hardware"
+PER_PROCESS: Final = "memory limit per process, no fault isolation"
 NOT_LIMITED: Final = "nothing is limited: neither memory nor compute, no fault isolation"
 
 
@@ -218,7 +221,10 @@ def _mig(kind: BoardKind, profile: Profile) -> Piece:
         profile=profile.name,
         resource=names.mig_resource(profile.name),
         memory_kib=profile.memory_mib * 1024,
-        text=f"({profile.compute}/{model.compute} compute, {_gib(profile.memory_mib * 1024)} GiB of {model.name})",
+        text=(
+            f"({profile.compute}/{model.compute} compute, {_gib(profile.memory_mib * 1024)} GiB of {model.name}); "
+            f"{IN_HARDWARE}"
+        ),
         part=profile.memory_units,
         whole=model.memory_units,
     )
@@ -232,7 +238,7 @@ def _mps(kind: BoardKind, gigabytes: int) -> Piece:
         profile=f"{gigabytes}gb",
         resource=names.mps_resource(gigabytes),
         memory_kib=memory_kib,
-        text=f"({_gib(memory_kib)} GiB of {model.name}); memory limit per process, no fault isolation",
+        text=f"({_gib(memory_kib)} GiB of {model.name}); {PER_PROCESS}",
         part=gigabytes,
         whole=model.nominal_gb,
     )

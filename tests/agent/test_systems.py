@@ -193,6 +193,8 @@ def test_ordinary_integer_requests_are_left_as_they_are():
 
 
 def test_isolation_is_said_wherever_a_slice_is_chosen():
+    """A22: each way of making a slice says what a user may rely on."""
+
     def said(mode, product):
         (pod,) = pods(1, "nvidia.com/gpu")
         pod["spec"]["containers"][0].pop("resources")
@@ -202,4 +204,4 @@ def test_isolation_is_said_wherever_a_slice_is_chosen():
 
     assert said("timeslicing", T4).endswith("; nothing is limited: neither memory nor compute, no fault isolation")
     assert said("mps", T4).endswith("; memory limit per process, no fault isolation")
-    assert said("mig", A100).endswith("(3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)")
+    assert said("mig", A100).endswith("(3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware")

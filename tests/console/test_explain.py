@@ -36,7 +36,7 @@ def test_the_shape_of_the_output():
     assert answer["denied"] is None
     assert answer["admitted"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/mig-1g.10gb": "1"}
     assert answer["warnings"] == [
-        "nos.nebuly.com/gpu-fraction 0.25 -> nvidia.com/mig-1g.10gb (1/7 compute, 9.62 GiB of NVIDIA-A100-SXM4-40GB)"
+        "nos.nebuly.com/gpu-fraction 0.25 -> nvidia.com/mig-1g.10gb (1/7 compute, 9.62 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware"
     ]
     assert {"op": "add", "path": "/spec/schedulingGates", "value": [{"name": "nos.nebuly.com/admission"}]} in answer[
         "patch"
@@ -141,7 +141,7 @@ def test_the_table_shows_outcome_faults_reasons_and_changes():
                raw_pod("team-a/c", annotations={names.FRACTION: "2"}), output="table", code=1)  # fmt: skip
     assert text.splitlines()[:5] == [
         "team-a/a: admitted, changed",
-        "  reason   main: nos.nebuly.com/gpu-fraction 0.4 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)",
+        "  reason   main: nos.nebuly.com/gpu-fraction 0.4 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware",
         "  reason   waits at the gate nos.nebuly.com/admission until its slices are there",
         "  reason   judged by the built-in rule, for no policy governs the namespace: modes mig, mps",
         "  warning  main gets 2 devices of that size, not one larger: a program must use each of them",

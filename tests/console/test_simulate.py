@@ -77,7 +77,7 @@ def test_programs_get_the_same_as_json_and_yaml(simulate):
         "resources": {"main": {"nvidia.com/mig-3g.20gb": "1"}},
         "reason": "",
         "warnings": [
-            "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)"
+            "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware"
         ],
         "evictedFor": None,
     }

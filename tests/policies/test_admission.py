@@ -428,7 +428,7 @@ def test_a_wish_that_cannot_be_read_hides_no_other_fault():
 def test_several_devices_are_said_to_be_no_larger_one():
     found = admission(raw_pod(annotations={names.FRACTION: "0.4", names.COUNT: "2"}))
     assert found.warnings == (
-        "nos.nebuly.com/gpu-fraction 0.4 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)",
+        "nos.nebuly.com/gpu-fraction 0.4 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware",
         "main gets 2 devices of that size, not one larger: a program must use each of them",
     )
 

@@ -270,6 +270,7 @@ def test_exact_takes_the_next_mode_if_that_has_it_and_says_so():
         "mig is passed over",
         "nos.nebuly.com/gpu-fraction 0.45 -> nvidia.com/gpu-18gb (18 GiB of NVIDIA-A100-SXM4-40GB); memory limit per "
         "process, no fault isolation",
+        "main runs as user 1000 and spec.hostIPC is set, as clients of MPS must",
     ]
 
 
@@ -379,6 +380,22 @@ def test_threads_of_the_users_own_are_denied_unless_they_are_what_we_would_set()
     assert admitted(client("25"), under(**rule), MPS)
     spec = admitted(client("100"), under(visible_devices=True, **rule), MPS)["spec"]
     assert spec["containers"][0]["env"] == [{"name": THREADS, "value": "100"}]
+
+
+@pytest.mark.parametrize(
+    ("host_ipc", "told"),
+    [
+        (True, "main runs as user 1000 and spec.hostIPC is set, as clients of MPS must"),
+        (False, "main runs as user 1000, as clients of MPS must"),
+    ],
+)
+def test_who_asks_for_memory_of_an_mps_board_is_told_what_is_set_for_it(host_ipc, told):
+    """W31: what is chosen, and fields that the user never wrote; A22: what the slice limits, said once."""
+    raw = raw_pod(annotations={MEMORY: "8GB", names.MODE: "mps"})
+    assert review(raw, under(host_ipc=host_ipc), MPS).warnings == (
+        f"{MEMORY} 8GB -> nvidia.com/gpu-8gb (8 GiB of {A100}); memory limit per process, no fault isolation",
+        told,
+    )
 
 
 def test_who_asks_for_an_mps_slice_by_name_is_told_what_is_set_for_it():

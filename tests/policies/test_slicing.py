@@ -351,8 +351,8 @@ def test_every_wish_that_nothing_serves_is_told():
     ("pod", "node", "reason"),
     [
         (make_pod(limits={"nvidia.com/gpu": "500m"}), make_node(),
-         "nvidia.com/gpu 0.5 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB)"),
-        (share("1/4"), make_node(), "nos.nebuly.com/gpu-fraction 1/4 -> nvidia.com/mig-1g.10gb (1/7 compute, 9.62 GiB of NVIDIA-A100-SXM4-40GB)"),
+         "nvidia.com/gpu 0.5 -> nvidia.com/mig-3g.20gb (3/7 compute, 19.5 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware"),
+        (share("1/4"), make_node(), "nos.nebuly.com/gpu-fraction 1/4 -> nvidia.com/mig-1g.10gb (1/7 compute, 9.62 GiB of NVIDIA-A100-SXM4-40GB); isolated in hardware"),
         (memory("10GB"), make_node(mode="mps"),
          "nos.nebuly.com/gpu-memory 10GB -> nvidia.com/gpu-10gb (10 GiB of NVIDIA-A100-SXM4-40GB); memory limit per process, no fault isolation"),
         (share("0.5"), make_node(product=T4, mode="mps"),

@@ -17,7 +17,7 @@ def test_a_share_is_answered_with_a_patch_and_a_warning():
     limits = jsonpatch.apply_patch(SHARE, patch_of(response))["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"nvidia.com/mig-2g.12gb": "1"}
     assert response["warnings"] == [
-        "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/mig-2g.12gb (2/4 compute, 11.69 GiB of NVIDIA-A30)"
+        "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/mig-2g.12gb (2/4 compute, 11.69 GiB of NVIDIA-A30); isolated in hardware"
     ]
     assert "status" not in response
 
