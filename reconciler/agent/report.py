@@ -15,30 +15,17 @@ from policies.annotations import BoardInventory, PlacedSlice, stale_counts, writ
 from policies.boards import inventory_model
 from policies.quantity import Quantity
 from policies.timestamps import timestamp
-from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import Slice, order_key
-from reconciler.agent.fixed.announced import announced, told
+from reconciler.agent.boards import BoardState
+from reconciler.agent.driver import Slice
+from reconciler.agent.fixed.announced import told
 from reconciler.agent.kubelet import Devices, Holder
 from reconciler.agent.node import NodeState
+from reconciler.agent.verdict import Verdict
 
 Patch = Mapping[str, object]
 """The body of a strategic merge patch: conditions are merged by type, null removes."""
 
 MESSAGE_MAX: Final = 32768  # what the API server takes in a condition
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What the node's condition says.
-
-    Attributes:
-        ok: whether every board can be cut.
-        reason: PascalCase, of policies.names.
-        message: for a person.
-    """
-
-    ok: bool
-    reason: str
-    message: str
 
 
 def report(
@@ -80,13 +67,12 @@ def report(
         ),
         "conditions": _conditions(node, verdict, now),
     }
-    return _patch(node, annotations, {key: value for key, value in status.items() if value})
+    return _patch(node, annotations, status)
 
 
 def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that sets nothing but the condition, or None if it is so already."""
-    conditions = _conditions(node, verdict, now)
-    return _patch(node, {}, {"conditions": conditions} if conditions else {})
+    return _patch(node, {}, {"conditions": _conditions(node, verdict, now)})
 
 
 def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
@@ -98,7 +84,7 @@ def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
         "allocatable": _changed(node.allocatable, dict.fromkeys(node.resources & node.allocatable.keys(), 0)),
         "conditions": _conditions(node, verdict, now),
     }
-    return _patch(node, {}, {key: value for key, value in status.items() if value})
+    return _patch(node, {}, status)
 
 
 def report_stopped(node: NodeState, now: float) -> Patch | None:
@@ -112,15 +98,13 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
     A node that has never reported any then says with an empty inventory that it has none to cut, whatever its labels
     say. What was reported earlier stays: slices that exist go on to serve.
     """
-    conditions = _conditions(node, verdict, now)
     unknown = {} if names.INVENTORY in node.annotations else write_inventory(())
-    return _patch(node, unknown, {"conditions": conditions} if conditions else {})
+    return _patch(node, unknown, {"conditions": _conditions(node, verdict, now)})
 
 
 def _placed(
     board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
 ) -> tuple[PlacedSlice, ...]:
-    fixture = board.fixed.fixture if board.fixed else None
     return tuple(
         PlacedSlice(
             profile=device.placement.profile,
@@ -130,8 +114,7 @@ def _placed(
             pod=allocated.get(device.id),
             stale=stale.get(device.id),
         )
-        for item in sorted(board.slices, key=order_key)
-        for device in announced(board.inventory.uuid, item, fixture, allocated)
+        for device in board.devices(allocated)
     )
 
 
@@ -176,7 +159,8 @@ def _conditions(node: NodeState, verdict: Verdict, now: float) -> list[Mapping[s
 
 
 def _patch(node: NodeState, annotations: Mapping[str, str | None], status: Mapping[str, object]) -> Patch | None:
-    if not annotations and not status:
+    changed = {key: value for key, value in status.items() if value}
+    if not annotations and not changed:
         return None
     # The uid keeps the patch from a node that was made anew under the same name.
-    return {"metadata": {"uid": node.uid, "annotations": annotations}, "status": status}
+    return {"metadata": {"uid": node.uid, "annotations": annotations}, "status": changed}

@@ -12,7 +12,7 @@ import structlog
 
 from policies import names
 from policies.view import PodView
-from reconciler.agent.apply import BoardState
+from reconciler.agent.boards import BoardState
 from reconciler.agent.driver import DriverError, GpuDriver, Slice, read_device_id
 from reconciler.agent.handed import Handed
 from reconciler.agent.kubelet import Holder

@@ -7,7 +7,7 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.driver import device_id
 from reconciler.agent.fixed.files import ConfigMapError
 from reconciler.agent.fixed.layouts import FixedLayouts
-from reconciler.agent.fixed.target import SETTLE_S
+from reconciler.agent.pace import SETTLE_S
 from reconciler.agent.pods import read_pod
 from tests.agent.world import World
 from tests.builders import raw_pod

@@ -5,7 +5,7 @@ import pytest
 from policies import names
 from policies.boards import read_boards
 from reconciler.agent.driver import InvalidArgument
-from reconciler.agent.fixed.target import SETTLE_S
+from reconciler.agent.pace import SETTLE_S
 from reconciler.agent.simulated.memory import recall
 from tests.agent.fixed.node import FixedNode, mig_parted, sharing
 from tests.agent.world import layout
