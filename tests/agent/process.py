@@ -67,7 +67,7 @@ class AgentProcess:
 
     def __exit__(self, *_):
         if self._process.returncode is None:
-            self.stop()
+            self.stop(signal.SIGKILL)  # in good order it would wait a second for the driver's events
         self.api.__exit__()
         self.kubelet.close()
         shutil.rmtree(self.directory)
