@@ -10,6 +10,10 @@ from policies.faults import UnsoundError, misfits
 _T = TypeVar("_T")
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of a file: what is not known in it is a fault."""
+
+
 def read_file(text: str, shape: type[_T]) -> _T:
     """Return the document of a file; null is the same as leaving a field out. Raises UnsoundError with all faults."""
     try:
