@@ -120,11 +120,10 @@ def main(
         machine = Machine(
             kubelet=kubelet_directory,
             state=_made(state_directory),
-            device_ids=device_ids,
             mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
             tell=tell,
             config_maps=KubeConfigMaps(client),
-            cdi=cdi_directory,
+            cdi=cdi_directory if device_ids == "cdi" else None,
         )
         _serve_machine(client, machine, stop, port, node_name)
     recorder.close()
@@ -146,13 +145,10 @@ def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, po
 def _serve_simulated(
     client: Client, tell: Tell, stop: threading.Event, port: int, *, latency: str, selector: str, workers: int
 ) -> None:
-    def reject(pod: PodView, message: str) -> None:
-        tell(pod, names.ADMISSION_ERROR, message)
-
     config_maps = KubeConfigMaps(client)
     service = Service(
         client,
-        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency], config_maps),
+        lambda node, pods: simulated_agent(node, pods, tell, LATENCIES[latency], config_maps),
         labels=selector,
         workers=workers,
     )

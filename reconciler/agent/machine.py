@@ -2,30 +2,26 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
 
 from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
-from reconciler.agent.bins import Bins
-from reconciler.agent.cdi import DIRECTORY, CdiDevices, groups
+from reconciler.agent.cdi import CdiDevices
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
-from reconciler.agent.events import BoardEvents
-from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.files import ConfigMaps
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.grants import Grants, by_variable
 from reconciler.agent.handed import Handed
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.mps.shares import Sharing
 from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.events import BoardEvents
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.processes import Processes
 from reconciler.agent.tenants import Tenants
-
-NAMINGS: Final = ("env", "cdi")
-"""How containers can be told their devices: by a variable, or by a name that the container runtime looks up."""
 
 
 class Machine:
@@ -34,11 +30,10 @@ class Machine:
     Args:
         kubelet: the kubelet's directory.
         state: directory of what must outlive the agent; it exists.
-        device_ids: one of NAMINGS.
         mps: how MPS is set up.
         tell: tells people of a pod.
         config_maps: reads ConfigMaps of our namespace.
-        cdi: where the container runtime looks for the devices that are named so.
+        cdi: where the container runtime looks for CDI devices, if containers are told these; None: by a variable.
     """
 
     def __init__(
@@ -46,11 +41,10 @@ class Machine:
         *,
         kubelet: Path,
         state: Path,
-        device_ids: str,
         mps: MpsSite,
         tell: Tell,
-        config_maps: ConfigMaps = no_config_maps,
-        cdi: Path = DIRECTORY,
+        config_maps: ConfigMaps,
+        cdi: Path | None,
     ) -> None:
         self._tell = tell
         self._changed: Callable[[], None] = lambda: None
@@ -59,7 +53,7 @@ class Machine:
         processes = Processes(self._pods_now)
         self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=processes.name)
         self._handed = Handed(state / "handed.json")
-        self._cdi = CdiDevices(self._driver, groups(state), cdi) if device_ids == "cdi" else None
+        self._cdi = CdiDevices(self._driver, state / "cdi.json", cdi) if cdi else None
         self._fixed = FixedLayouts(config_maps)
         grants = Grants(
             self._driver,

@@ -34,13 +34,18 @@ class StateFile(Generic[T]):
             raise DriverError(f"{self._what} cannot be read from {self._path}: {error}") from error
 
     def write(self, value: T) -> None:
-        """Replace the file in one step, so that a crash leaves the old one or the new one. Raises DriverError."""
-        beside = self._path.with_suffix(".new")
+        """Replace the file. Raises DriverError."""
         try:
-            with beside.open("wb") as file:
-                file.write(msgspec.json.encode(value))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._path)
+            replace(self._path, msgspec.json.encode(value))
         except OSError as error:
             raise DriverError(f"{self._what} cannot be kept in {self._path}: {error}") from error
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file in one step, so that a crash leaves the old one or the new one. Raises OSError."""
+    beside = path.with_suffix(".new")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

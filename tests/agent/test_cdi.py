@@ -6,7 +6,7 @@ import re
 import pytest
 
 from reconciler.agent.agent import NodeAgent
-from reconciler.agent.cdi import CdiDevices, cdi_name, groups
+from reconciler.agent.cdi import CdiDevices, cdi_name
 from reconciler.agent.driver import DriverError, InvalidArgument
 from reconciler.agent.grants import Grant, Grants
 from tests.agent.world import World, layout
@@ -34,7 +34,7 @@ def driver():
 @pytest.fixture
 def devices(driver, tmp_path):
     """Return a function that starts the agent anew."""
-    return lambda: CdiDevices(driver, groups(tmp_path), tmp_path / "cdi")
+    return lambda: CdiDevices(driver, tmp_path / "cdi.json", tmp_path / "cdi")
 
 
 def spec(tmp_path):
@@ -112,7 +112,7 @@ def test_the_file_is_replaced_in_one_step_and_only_if_it_says_something_else(dev
 def test_a_directory_that_cannot_be_written_is_told(driver, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DriverError, match=r"the CDI devices cannot be written to .*/file/nos\.nebuly\.com-slice\.json"):
-        CdiDevices(driver, groups(tmp_path), tmp_path / "file").refresh([A], [])
+        CdiDevices(driver, tmp_path / "cdi.json", tmp_path / "file").refresh([A], [])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_names_have_only_what_cdi_allows(ids):
 def test_the_agent_names_devices_before_it_announces_them(tmp_path):
     """A pod may come the moment that the kubelet knows of a device."""
     world = World(product=A100)
-    cdi, seen = CdiDevices(world.driver, groups(tmp_path), tmp_path / "cdi"), []
+    cdi, seen = CdiDevices(world.driver, tmp_path / "cdi.json", tmp_path / "cdi"), []
     kubelet = world.agent._kubelet
     announce = kubelet.announce
 

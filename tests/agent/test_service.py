@@ -45,7 +45,7 @@ class Cluster:
         self.service = Service(self.client, self.agent, labels="a=b", workers=2, clock=lambda: 1_000.0)
 
     def agent(self, node, pods):
-        return simulated_agent(node, pods, lambda pod, why: self.rejected.put(pod.key), LATENCIES["none"])
+        return simulated_agent(node, pods, lambda pod, *_: self.rejected.put(pod.key), LATENCIES["none"])
 
     def patch(self, request, wire):
         assert request.headers["Content-Type"] == STRATEGIC_PATCH

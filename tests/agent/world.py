@@ -220,7 +220,7 @@ class World:
             self.pods.values,
             announced=announced,
             allocated=allocated,
-            reject=lambda pod, message: self.rejected.append((pod.key, message)),
+            tell=lambda pod, _reason, message: self.rejected.append((pod.key, message)),
             delay_s=self.delay_s,
             clock=lambda: self.now,
         )

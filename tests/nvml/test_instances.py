@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pynvml
 import pytest
 
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import (
     DriverError,
     GpuIsLost,
@@ -16,6 +15,7 @@ from reconciler.agent.driver import (
     NotSupported,
     Slice,
 )
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from policies import names
 from reconciler.agent.driver import DriverError
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
@@ -109,5 +110,5 @@ def _label(directory: Path) -> None:
         except OSError as error:
             raise DriverError(
                 f"SELinux keeps the agent from labelling {path} {LABEL.decode()}: {error.strerror}; run the agent privileged "
-                "(seLinuxOptions: {type: spc_t}), or label the node nos.nebuly.com/gpu-partitioning=mig"
+                f"(seLinuxOptions: {{type: spc_t}}), or label the node {names.PARTITIONING_LABEL}={names.MIG}"
             ) from error

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import pynvml
 
+from policies import names
 from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.mps.usage import Client
@@ -19,7 +20,7 @@ from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
-_NO_MPS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
+_NO_MPS: Final = f"this agent has no MPS control daemon; label the node {names.PARTITIONING_LABEL}={names.MIG}"
 
 
 class NvmlDriver:

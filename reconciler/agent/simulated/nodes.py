@@ -8,9 +8,9 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.node import NodeState
-from reconciler.agent.pods import Pods
+from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.simulated.driver import SimulatedDriver
-from reconciler.agent.simulated.kubelet import Reject, SimulatedKubelet
+from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
 
 
@@ -34,7 +34,7 @@ LATENCIES: Final = {"none": Latency(0.0, 0.0), "real": Latency(0.15, 1.0)}
 def simulated_agent(
     node: NodeState,
     pods: Pods,
-    reject: Reject,
+    tell: Tell,
     latency: Latency,
     config_maps: ConfigMaps = no_config_maps,
 ) -> NodeAgent:
@@ -44,7 +44,7 @@ def simulated_agent(
         pods,
         announced=memory.announced,
         allocated=memory.allocated,
-        reject=reject,
+        tell=tell,
         delay_s=latency.kubelet_s,
     )
     driver = SimulatedDriver(
