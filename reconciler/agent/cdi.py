@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from policies import names
-from reconciler.agent.driver import DriverError, GpuDriver, read_device_id
+from reconciler.agent.driver import DriverError, GpuDriver, mig_uuids, read_device_id
 from reconciler.agent.grants import Device, Grant
 from reconciler.agent.statefile import StateFile, replace
 
@@ -62,12 +62,14 @@ class CdiDevices:
         with self._turn:
             if self._groups is None:  # nothing is being allocated before the first announcement
                 self._groups = {group for group in self._known() if held and set(group) <= set(held)}
-            self._uuids = {}
-            for one in sorted({*ids, *held}):
-                try:
-                    self._uuids[one] = self._driver.device_uuid(*read_device_id(one))
-                except DriverError:
-                    continue  # it is not there, so its containers cannot start: `Tenants` says so
+            devices = {one: read_device_id(one) for one in (*ids, *held)}
+            migs = mig_uuids(self._driver, {board for board, _ in devices.values()})
+            # What is not there has no name, so its containers cannot start: `Tenants` says so.
+            self._uuids = {
+                one: migs[board, item] if item.start is not None else board
+                for one, (board, item) in devices.items()
+                if item.start is None or (board, item) in migs
+            }
             self._write()
 
     def _known(self) -> set[tuple[str, ...]]:

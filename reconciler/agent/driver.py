@@ -7,7 +7,8 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -124,6 +125,15 @@ class GpuDriver(Protocol):
     def device_uuids(self, board: str) -> Mapping[Slice, str]:
         """Return the UUIDs of all complete MIG slices of a board, for less than asking for each."""
         ...
+
+
+def mig_uuids(driver: GpuDriver, boards: Iterable[str]) -> dict[tuple[str, Slice], str]:
+    """Return (board, slice) -> UUID of all MIG slices of boards; those of a board that cannot say are left out."""
+    uuids: dict[tuple[str, Slice], str] = {}
+    for board in boards:
+        with contextlib.suppress(DriverError):  # its fault tells of that
+            uuids |= {(board, item): uuid for item, uuid in driver.device_uuids(board).items()}
+    return uuids
 
 
 class DriverError(Exception):

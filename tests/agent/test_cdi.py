@@ -7,12 +7,13 @@ import pytest
 
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.cdi import CdiDevices, cdi_name
-from reconciler.agent.driver import DriverError, InvalidArgument
+from reconciler.agent.driver import DriverError, GpuIsLost, InvalidArgument, read_device_id
 from reconciler.agent.grants import Grant, Grants
 from tests.agent.world import World, layout
 from tests.builders import A100
 
 A, B, LOST = "GPU-a/1g.5gb+me/0", "GPU-b/3g.20gb/4", "GPU-a/1g.5gb/3"
+LOST_BOARD = "GPU-9"
 
 
 class Driver:
@@ -24,6 +25,11 @@ class Driver:
         if item.start == 3:
             raise InvalidArgument(f"there is no {item}")
         return f"MIG-{board[-1]}{item.start}-{self.boot}"
+
+    def device_uuids(self, board):
+        if board == LOST_BOARD:
+            raise GpuIsLost("list the instances of GPU 9: GPU is lost")
+        return {item: self.device_uuid(on, item) for on, item in map(read_device_id, (A, B)) if on == board}
 
 
 @pytest.fixture
@@ -93,8 +99,8 @@ def test_names_that_nobody_has_any_more_are_forgotten_at_the_next_start(devices,
 
 
 def test_a_device_that_is_not_there_has_no_name(devices, tmp_path):
-    devices().refresh([A, LOST], [LOST])
-    assert list(named(tmp_path)) == ["GPU-a_1g.5gb.me_0"]
+    devices().refresh([A, LOST, "GPU-b/10gb/0"], [LOST, f"{LOST_BOARD}/1g.5gb/0"])
+    assert list(named(tmp_path)) == ["GPU-a_1g.5gb.me_0", "GPU-b_10gb_0"]
 
 
 def test_the_file_is_replaced_in_one_step_and_only_if_it_says_something_else(devices, tmp_path):
