@@ -2,8 +2,9 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import structlog
@@ -24,48 +25,31 @@ from reconciler.health import serve
 if TYPE_CHECKING:
     from reconciler.agent.machine import Machine
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def _directory(name: str, default: str | None, text: str) -> Callable[[_Command], _Command]:
+    return click.option(name, default=default, type=click.Path(path_type=Path), help=text)
+
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
 @click.option("--node-name", default="", help="Of the node that this machine is; in a pod by the downward API.")
-@click.option(
-    "--kubelet-directory",
-    default="/var/lib/kubelet",
-    type=click.Path(path_type=Path),
-    help="With device-plugins and pod-resources in it.",
-)
-@click.option(
-    "--state-directory",
-    default="/var/lib/apportion",
-    type=click.Path(path_type=Path),
-    help="Of what must outlive the agent, on the node.",
-)
+@_directory("--kubelet-directory", "/var/lib/kubelet", "With device-plugins and pod-resources in it.")
+@_directory("--state-directory", "/var/lib/apportion", "Of what must outlive the agent, on the node.")
 @click.option(
     "--device-ids",
     default="env",
     type=click.Choice(["env", "cdi"]),
     help="How containers are told their devices: by a variable, or by CDI, whose names a reboot does not change.",
 )
-@click.option(
-    "--cdi-directory",
-    default="/var/run/cdi",
-    type=click.Path(path_type=Path),
-    help="Where the container runtime looks for CDI devices.",
-)
-@click.option(
-    "--mps-directory",
-    default="/run/apportion/mps",
-    type=click.Path(path_type=Path),
-    help="Of MPS daemons: the same path on the node and here.",
-)
+@_directory("--cdi-directory", "/var/run/cdi", "Where the container runtime looks for CDI devices.")
+@_directory("--mps-directory", "/run/apportion/mps", "Of MPS daemons: the same path on the node and here.")
 @click.option(
     "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
 )
 @click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
-@click.option(
-    "--mps-cgroup",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Directory of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]",
+@_directory(
+    "--mps-cgroup", None, "Of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]"
 )
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
