@@ -53,6 +53,11 @@ class FixedNode(World):
         pod = raw_pod(key, limits={resource: count}, node="n1", uid=f"uid-{key}")
         self.pods[key] = read_pod(msgspec.json.encode(pod))
 
+    def fix(self, mig_parted):
+        """Fix the layout of a node that is there already, by this file of mig-parted."""
+        self.config_maps["default-mig-parted-config"] = {"config.yaml": mig_parted}
+        self.node["metadata"]["labels"] |= mig()
+
     def label(self, **labels):
         """Set labels of the node by their names in policies.names; None takes one away."""
         for name, value in labels.items():
