@@ -88,7 +88,7 @@ class World:
         if self.forgetful:
             self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
         self.driver = self._hardware.driver()
-        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None)
+        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None, **self._options())
 
     def reboot(self, **lost):
         """Lose all instances, and what the kubelet knows of devices but for its checkpoint; start the agent anew."""
@@ -208,6 +208,10 @@ class World:
         assert node.order.cut, "destroyed before the leader allowed it"
         assert item.placement in [one.placement for one in node.reported[self.uuids.index(board)] if one.withdrawn]
         assert device_id(board, item) not in self._kubelet.allocatable(), "destroyed while the kubelet offered it"
+
+    def _options(self):
+        """Return what else an agent gets that starts now."""
+        return {}
 
     def _tenants(self):
         def tell(pod, reason, message):

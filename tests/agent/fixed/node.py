@@ -3,7 +3,6 @@
 import msgspec
 
 from policies import names
-from reconciler.agent.agent import NodeAgent
 from reconciler.agent.driver import device_id
 from reconciler.agent.fixed.files import ConfigMapError
 from reconciler.agent.fixed.layouts import FixedLayouts
@@ -67,18 +66,6 @@ class FixedNode(World):
             else:
                 self.node["metadata"]["labels"][key] = value
 
-    def restart(self):
-        super().restart()
-        self.fixed = FixedLayouts(self._config_map)
-        self.agent = NodeAgent(self.driver, self._counted, fixed=self.fixed, pods=self.pods.values)
-
-    def finish(self):
-        super().finish(after=FixedNode.restart)
-
-    @property
-    def _counted(self):
-        return self.agent._kubelet
-
     def act(self):
         outcome = super().act()
         for uuid in self.uuids:
@@ -99,6 +86,10 @@ class FixedNode(World):
         """Return the devices that a pod holds, without the UUID of their board."""
         held = self._kubelet.allocated()
         return sorted(device.partition("/")[2] for device, holder in held.items() if holder == key)
+
+    def _options(self):
+        self.fixed = FixedLayouts(self._config_map)
+        return {"fixed": self.fixed, "pods": self.pods.values}
 
     def _config_map(self, name):
         if name not in self.config_maps:
