@@ -14,6 +14,7 @@ import msgspec
 from policies import names
 from policies.annotations import Placement
 from policies.boards import inventory_model
+from policies.geometry import by_start
 from policies.placement import bin_gb
 from reconciler.agent.boards import BoardState
 from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
@@ -189,7 +190,4 @@ def _count(slices: Iterable[Slice]) -> Counter[Placement]:
 
 
 def _text(layout: Counter[Placement]) -> str:
-    return ", ".join(
-        item.profile if item.start is None else f"{item.profile} at {item.start}"
-        for item in sorted(layout.elements(), key=lambda item: (item.start or 0, item.profile))
-    )
+    return ", ".join(str(Slice(item.profile, item.start)) for item in sorted(layout.elements(), key=by_start))
