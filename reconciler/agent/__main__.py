@@ -3,8 +3,9 @@
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 import structlog
@@ -21,9 +22,6 @@ from reconciler.agent.report import report_stopped
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
-
-if TYPE_CHECKING:
-    from reconciler.agent.machine import Machine
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -101,6 +99,7 @@ def main(
         from reconciler.agent.machine import Machine
         from reconciler.agent.mps.site import MpsSite
 
+        service = Service(client, lambda _node, _pods: machine.agent(), node=node_name, workers=1)
         machine = Machine(
             kubelet=kubelet_directory,
             state=_made(state_directory),
@@ -108,22 +107,19 @@ def main(
             tell=tell,
             config_maps=KubeConfigMaps(client),
             cdi=cdi_directory if device_ids == "cdi" else None,
+            pods=partial(service.pods, node_name),
+            changed=service.resync,
         )
-        _serve_machine(client, machine, stop, port, node_name)
+        service.start()
+        machine.start()
+        with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
+            structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
+            _run(service, stop)
+        service.conclude(report_stopped)
+        machine.close()
     recorder.close()
     client.close()
     structlog.get_logger().info("stopped")
-
-
-def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, port: int, node: str) -> None:
-    service = Service(client, lambda _node, pods: machine.agent(pods), node=node, workers=1)
-    service.start()
-    machine.start(service.resync)
-    with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
-        structlog.get_logger().info("started", server=client.server, port=bound, node=node)
-        _run(service, stop)
-    service.conclude(report_stopped)
-    machine.close()
 
 
 def _serve_simulated(

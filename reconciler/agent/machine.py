@@ -1,9 +1,8 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.cdi import CdiDevices
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
@@ -33,6 +32,8 @@ class Machine:
         mps: how MPS is set up.
         tell: tells people of a pod.
         config_maps: reads ConfigMaps of our namespace.
+        pods: the pods of this node.
+        changed: called when something has happened for which a pass is due.
         cdi: where the container runtime looks for CDI devices, if containers are told these; None: by a variable.
     """
 
@@ -45,12 +46,12 @@ class Machine:
         tell: Tell,
         config_maps: ConfigMaps,
         cdi: Path | None,
+        pods: Pods,
+        changed: Callable[[], None],
     ) -> None:
-        self._tell = tell
-        self._changed: Callable[[], None] = lambda: None
-        self._pods: Pods = tuple
-        self._daemons = Supervisor(mps, changed=self._pass_is_due)
-        processes = Processes(self._pods_now)
+        self._tell, self._pods, self._changed = tell, pods, changed
+        self._daemons = Supervisor(mps, changed=changed)
+        processes = Processes(pods)
         self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=processes.name)
         self._handed = Handed(state / "handed.json")
         self._cdi = CdiDevices(self._driver, state / "cdi.json", cdi) if cdi else None
@@ -61,27 +62,25 @@ class Machine:
             sharing=Sharing(mps, self._driver.boards),
             check=self._fixed.check,
         )
-        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now)
+        self._kubelet = GrpcKubelet(kubelet, grants, pods)
         self._events = BoardEvents(self._driver.watch)
-        self._memory = MemoryWatch(self._driver, self._kubelet, processes, self._pods_now, tell)
+        self._memory = MemoryWatch(self._driver, self._kubelet, processes, pods, tell)
 
-    def agent(self, pods: Pods) -> NodeAgent:
-        """Return an agent that cuts the boards of this machine, of the node on which these pods are."""
-        self._pods = pods
+    def agent(self) -> NodeAgent:
+        """Return an agent that cuts the boards of this machine."""
         return NodeAgent(
             self._driver,
             self._kubelet,
-            Tenants(self._driver, self._handed, pods, self._tell),
+            Tenants(self._driver, self._handed, self._pods, self._tell),
             fixed=self._fixed,
-            pods=pods,
+            pods=self._pods,
             name_devices=self._cdi.refresh if self._cdi else None,
         )
 
-    def start(self, changed: Callable[[], None]) -> None:
-        """Begin to watch; `changed` is called when something has happened for which a pass is due."""
-        self._changed = changed
-        self._kubelet.start(changed)
-        self._events.start(changed)
+    def start(self) -> None:
+        """Begin to watch."""
+        self._kubelet.start(self._changed)
+        self._events.start(self._changed)
         self._memory.start()
 
     def alive(self) -> bool:
@@ -95,9 +94,3 @@ class Machine:
         self._kubelet.close()
         self._daemons.leave()
         self._driver.close()
-
-    def _pass_is_due(self) -> None:
-        self._changed()
-
-    def _pods_now(self) -> Iterable[PodView]:
-        return self._pods()

@@ -86,6 +86,10 @@ class Service:
         names = {node.name for node in self._nodes.store.list()}
         return synced and names <= self._seen
 
+    def pods(self, node: str) -> tuple[PodView, ...]:
+        """Return the pods that are bound to a node."""
+        return self._pods.store.by_index("node", node)
+
     def resync(self) -> None:
         """Look at every node, changed or not."""
         for node in self._nodes.store.list():
@@ -155,6 +159,6 @@ class Service:
         machine = node.uid, node.hardware
         known = self._agents.get(node.name)
         if known is None or known[0] != machine:
-            pods = partial(self._pods.store.by_index, "node", node.name)
-            known = self._agents[node.name] = machine, self._make_agent(node, pods)
+            agent = self._make_agent(node, partial(self.pods, node.name))
+            known = self._agents[node.name] = machine, agent
         return known[1]
