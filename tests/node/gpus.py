@@ -6,6 +6,7 @@ DaemonSet has there, so that it may do what it may do in production and nothing 
 
 import os
 import random
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from tests.nvml.library import library
 from tests.nvml.machine import Machine
 
 _TOKEN_S: Final = 3600
+_COMPLAINT: Final = re.compile('"level": "error"|Traceback|Error:')
 _SYSTEM: Final = f"--namespace={names.SYSTEM_NAMESPACE}"
 
 
@@ -165,7 +167,10 @@ def gpu_node(
         names.COUNT_LABEL: str(len(products)),
     }
     with running_node(name, labels, sandbox=sandbox, place=place, directory=directory / "node") as node:
-        yield GpuNode(node, machine, sandbox, options)
+        gpus = GpuNode(node, machine, sandbox, options)
+        yield gpus
+        complaints = [line for line in gpus.agent.log.read_text().splitlines() if _COMPLAINT.search(line)]
+        assert not complaints, "nothing that a person has to look at, and no error that nobody expects"
 
 
 def _instances(board: object) -> Iterator[tuple[str, tuple[int, int]]]:
