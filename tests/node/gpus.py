@@ -9,7 +9,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ from console.sandbox.services import AGENT
 from policies import names
 from tests.mps.standin import program as mps_program
 from tests.node.node import Node, running_node, wait_for
-from tests.node.place import Place
 from tests.nvml.library import library
 from tests.nvml.machine import Machine
 
@@ -153,7 +152,7 @@ def gpu_node(
     *products: str,
     mode: str,
     sandbox: Sandbox,
-    place: Place,
+    programs: Mapping[str, Path],
     directory: Path,
     options: Sequence[str] = (),
 ) -> Iterator[GpuNode]:
@@ -166,7 +165,7 @@ def gpu_node(
         names.PRODUCT_LABEL: products[0],
         names.COUNT_LABEL: str(len(products)),
     }
-    with running_node(name, labels, sandbox=sandbox, place=place, directory=directory / "node") as node:
+    with running_node(name, labels, sandbox=sandbox, programs=programs, directory=directory / "node") as node:
         gpus = GpuNode(node, machine, sandbox, options)
         yield gpus
         complaints = [line for line in gpus.agent.log.read_text().splitlines() if _COMPLAINT.search(line)]

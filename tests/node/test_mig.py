@@ -22,13 +22,13 @@ CHURNED = 50
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     with gpu_node(
         "mig",
         A100,
         mode="mig",
         sandbox=cluster,
-        place=place,
+        programs=programs,
         directory=tmp_path_factory.mktemp("mig"),
     ) as gpus:
         yield gpus

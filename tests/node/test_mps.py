@@ -14,13 +14,13 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     with gpu_node(
         "mps",
         A100,
         mode="mps",
         sandbox=cluster,
-        place=place,
+        programs=programs,
         directory=tmp_path_factory.mktemp("mps"),
     ) as gpus:
         yield gpus

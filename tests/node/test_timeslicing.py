@@ -7,9 +7,11 @@ from tests.node.gpus import gpu_node
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     directory = tmp_path_factory.mktemp("timeslicing")
-    with gpu_node("turns", "Tesla-T4", mode="timeslicing", sandbox=cluster, place=place, directory=directory) as gpus:
+    with gpu_node(
+        "turns", "Tesla-T4", mode="timeslicing", sandbox=cluster, programs=programs, directory=directory
+    ) as gpus:
         yield gpus
 
 
