@@ -4,8 +4,10 @@ A pass looks at everything afresh and may be run at any time, any number of time
 kubelet has not taken over an announcement or a board has failed, it asks to be run for again.
 """
 
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,7 +24,7 @@ from reconciler.agent.neighbours import unheeded
 from reconciler.agent.node import NodeState
 from reconciler.agent.pace import KUBELET_PATIENCE_S, Pace, next_poll_s
 from reconciler.agent.pods import Pods
-from reconciler.agent.report import Patch, report, report_away, report_no_boards, report_verdict
+from reconciler.agent.report import Patch, report, report_away, report_failed, report_no_boards, report_verdict
 from reconciler.agent.steps import Keep, Recut, Refuse, Step, Withdraw, Work, carry_out, next_steps
 from reconciler.agent.tenants import Tenants
 from reconciler.agent.verdict import Verdict, verdict
@@ -54,7 +56,7 @@ class Outcome(msgspec.Struct, frozen=True):
 class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
-    Between passes it remembers only how to pace itself. `tenants` looks after the pods that hold slices, where what they
+    Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold slices, where what they
     were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
     the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they are announced.
     """
@@ -76,6 +78,7 @@ class NodeAgent:
         self._pods = pods
         self._name = name_devices
         self._pace = Pace()
+        self._announced: Devices = {}
         self._boards = Boards(driver, kubelet, self._fixed, pods, self._pace)
 
     def act(self, node: NodeState, now: float) -> Outcome:
@@ -92,6 +95,23 @@ class NodeAgent:
             patch = report_away(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error)), now)
         return Outcome(patch, again_s=LOOK_AGAIN_S)
 
+    def failed(self, node: NodeState, error: Exception, now: float) -> Patch | None:
+        """Return what to say of a node on which `act` has raised this: reason, place and way out, and no more on offer than is.
+
+        Raises nothing of its own: a kubelet that does not answer offers nothing.
+        """
+        *_, where = traceback.extract_tb(error.__traceback__)
+        message = (
+            f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno}): the agent tries again, up to "
+            "once a minute; if it stays, it is a fault of Apportion: report it, with pass_failed of the agent's log"
+        )
+        try:
+            listed = self._kubelet.allocatable()
+        except KubeletError:
+            listed = frozenset()
+        offered = {resource: len(listed.intersection(found)) for resource, found in self._announced.items()}
+        return report_failed(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), offered, now)
+
     def _act(self, node: NodeState, now: float) -> Outcome:
         allocated = self._kubelet.allocated()
         boards, steps = self._work(node, allocated, now)
@@ -99,6 +119,7 @@ class NodeAgent:
         devices = _devices(node, boards.values(), steps, allocated, asks)
         if self._name:
             self._name([one.id for board in boards.values() for one in board.devices(allocated)], allocated)
+        self._announced = devices
         self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
         self._note_told(boards.values(), steps, now)

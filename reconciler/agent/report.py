@@ -80,10 +80,16 @@ def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
 
     Nothing is offered then: a pod that is bound all the same fails for good (docs/adr/0028).
     """
-    status = {
-        "allocatable": _changed(node.allocatable, dict.fromkeys(node.resources & node.allocatable.keys(), 0)),
-        "conditions": _conditions(node, verdict, now),
-    }
+    return report_failed(node, verdict, {}, now)
+
+
+def report_failed(node: NodeState, verdict: Verdict, offered: Mapping[str, int], now: float) -> Patch | None:
+    """Return the patch that says why a pass came to no end, or None if the node says so already.
+
+    `offered` is what the kubelet gives of each resource; no more is on offer than that.
+    """
+    counts = {name: offered.get(name, 0) for name in node.resources & node.allocatable.keys()}
+    status = {"allocatable": _changed(node.allocatable, counts), "conditions": _conditions(node, verdict, now)}
     return _patch(node, {}, status)
 
 
