@@ -19,6 +19,7 @@ from reconciler.agent.boards import Boards, BoardState
 from reconciler.agent.driver import DriverError, GpuDriver
 from reconciler.agent.fixed.announced import offered
 from reconciler.agent.fixed.layouts import FixedLayouts
+from reconciler.agent.holds import Holders, Holds
 from reconciler.agent.kubelet import Devices, Holder, Kubelet, KubeletBehind, KubeletError
 from reconciler.agent.neighbours import unheeded
 from reconciler.agent.node import NodeState
@@ -80,6 +81,7 @@ class NodeAgent:
         self._pace = Pace()
         self._announced: Devices = {}
         self._boards = Boards(driver, kubelet, self._fixed, pods, self._pace)
+        self._holders = Holders(driver)
 
     def act(self, node: NodeState, now: float) -> Outcome:
         """Bring the boards as far towards the order as can be now, at `now` seconds since the epoch."""
@@ -113,8 +115,9 @@ class NodeAgent:
         return report_failed(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), offered, now)
 
     def _act(self, node: NodeState, now: float) -> Outcome:
-        allocated = self._kubelet.allocated()
-        boards, steps = self._work(node, allocated, now)
+        holds = self._holders.look(self._kubelet.allocated())
+        allocated = holds.allocated
+        boards, steps = self._work(node, holds, now)
         asks = {pod.key: frozenset(name for name, _ in pod.slices) for pod in self._pods()}
         devices = _devices(node, boards.values(), steps, allocated, asks)
         if self._name:
@@ -149,15 +152,13 @@ class NodeAgent:
         unreadable = Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message)
         return report_verdict(node, unreadable, now) if message else None
 
-    def _work(
-        self, node: NodeState, allocated: Mapping[str, Holder], now: float
-    ) -> tuple[dict[int, BoardState], dict[int, Step]]:
+    def _work(self, node: NodeState, holds: Holds, now: float) -> tuple[dict[int, BoardState], dict[int, Step]]:
         """Carry out what can be done now; return the boards as they are then, and what remains to be waited for.
 
         A driver that claims success and changes nothing is not asked for ever: then the board has failed.
         """
         for done in count():
-            boards = self._boards.look(node, allocated, now)
+            boards = self._boards.look(node, holds, now)
             steps = next_steps(node.order, boards)
             work = [(boards[index], step) for index, step in steps.items() if isinstance(step, Work)]
             if not work:
@@ -216,13 +217,16 @@ def _devices(
     allocated: Mapping[str, Holder],
     asks: Mapping[Holder, Collection[str]],
 ) -> Devices:
-    """Return what is to be announced: all that exists but for what is withdrawn; and no more of what is gone."""
+    """Return what is to be announced: all that exists but for what is withdrawn, or held by a device of another plugin.
+
+    Of a resource that has no devices any more, that it has none.
+    """
     devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.resources}
     for board in boards:
         step = steps[board.inventory.index]
         withdrawn = step.slices if isinstance(step, Withdraw) else ()
         for item in board.slices:
-            if item not in withdrawn:
+            if item not in withdrawn and not board.is_foreign(item):
                 for device in offered(board.inventory.uuid, item, board.fixture, allocated, asks):
                     devices.setdefault(device.resource, {})[device.id] = board.healthy
     return devices

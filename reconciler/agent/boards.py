@@ -1,6 +1,6 @@
 """What a pass finds of the boards of its node: by driver, kubelet, our own last report, and the files that fix layouts."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -12,7 +12,8 @@ from reconciler.agent.fixed.announced import Announced, announced, in_force, wit
 from reconciler.agent.fixed.layout import Fixture
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.fixed.target import Target, lacking, layout_of
-from reconciler.agent.kubelet import Holder, Kubelet
+from reconciler.agent.holds import Foreign, Holds
+from reconciler.agent.kubelet import Kubelet
 from reconciler.agent.node import NodeState
 from reconciler.agent.pace import Pace
 from reconciler.agent.pods import Pods
@@ -32,6 +33,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         used: slices that pods hold, by the kubelet.
         listed: slices that the kubelet may give to pods now, or has given.
         withdrawn: what we have told the leader is withdrawn.
+        foreign: what pods hold by devices of other plugins: nobody else is to get it.
         missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
         fixed: the layout that a person has given it, which no order changes; None if the leader decides.
     """
@@ -45,6 +47,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     used: frozenset[Slice] = frozenset()
     listed: frozenset[Slice] = frozenset()
     withdrawn: tuple[Placement, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
     missing: tuple[Slice, ...] = ()
     fixed: Target | None = None
 
@@ -52,6 +55,10 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     def fixture(self) -> Fixture | None:
         """Return what it is to be, if a person has fixed that."""
         return self.fixed.fixture if self.fixed else None
+
+    def is_foreign(self, item: Slice) -> bool:
+        """Return whether a pod holds a slice, or all of the board, by a device that another plugin gave it."""
+        return any(held.item in (None, item) for held in self.foreign)
 
     def devices(self, allocated: Collection[str]) -> tuple[Announced, ...]:
         """Return the devices of all its slices, offered or not; `allocated`: ids of those that pods hold."""
@@ -73,13 +80,13 @@ class Boards:
     def __init__(self, driver: GpuDriver, kubelet: Kubelet, fixed: FixedLayouts, pods: Pods, pace: Pace) -> None:
         self._driver, self._kubelet, self._fixed, self._pods, self._pace = driver, kubelet, fixed, pods, pace
 
-    def look(self, node: NodeState, allocated: Mapping[str, Holder], now: float) -> dict[int, BoardState]:
+    def look(self, node: NodeState, holds: Holds, now: float) -> dict[int, BoardState]:
         """Return the boards by index; what one cannot say is its fault. Raises DriverError, KubeletError."""
         listed = self._kubelet.allocatable()
         entries = self._driver.boards()
         fixtures = self._fixed.of(node.labels, node.mode, entries)
         return {
-            entry.index: self._board(node, entry, fixtures.get(entry.index), listed, allocated, now=now)
+            entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds, now=now)
             for entry in entries
         }
 
@@ -89,11 +96,12 @@ class Boards:
         entry: BoardInventory,
         fixture: Fixture | None,
         listed: frozenset[str],
-        allocated: Mapping[str, Holder],
+        holds: Holds,
         *,
         now: float,
     ) -> BoardState:
-        fault, reported = entry.fault, node.reported_of(entry.uuid)
+        fault, reported, allocated = entry.fault, node.reported_of(entry.uuid), holds.allocated
+        foreign = tuple(held for held in holds.foreign if held.board == entry.uuid)
         try:
             slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
             mps = self._driver.mps_enabled(entry.uuid)
@@ -102,6 +110,8 @@ class Boards:
         fixture = in_force(entry, fixture, allocated)
         slices = with_whole(entry, slices, fixture, allocated)
         mode = fixture.mode if fixture else entry.mode or node.mode
+        # A board that is held as a whole is left as it is, by us and by the leader; on it, nobody else is given anything.
+        fault = fault or next((str(held) for held in foreign if held.item is None), None)
         fault = fault or self._pace.left_alone(entry.uuid, now) or mode_fault(entry, mode)
         used = _of_board(entry, slices, allocated)
         return BoardState(
@@ -114,6 +124,7 @@ class Boards:
             used=used,
             listed=_of_board(entry, slices, listed),
             withdrawn=tuple(item.placement for item in reported if item.withdrawn),
+            foreign=foreign,
             missing=missing(entry, mode, slices, _held(entry, allocated), reported),
             fixed=Target(
                 fixture=fixture,

@@ -76,6 +76,15 @@ def read_device_id(device: str) -> tuple[str, Slice]:
     raise InvalidArgument(f"{device!r} is no device of ours: <UUID of the board>/<profile>/<start or ordinal>")
 
 
+def is_ours(device: str) -> bool:
+    """Return whether an id is of the form of ours, which no other plugin's has."""
+    try:
+        board, _ = read_device_id(device)
+    except InvalidArgument:
+        return False
+    return board.startswith("GPU-")
+
+
 class GpuDriver(Protocol):
     """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
 

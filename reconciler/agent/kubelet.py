@@ -29,7 +29,7 @@ class Kubelet(Protocol):
         ...
 
     def allocated(self) -> Mapping[str, Holder]:
-        """Return device id -> pod that holds it; pods that have ended hold nothing (pod-resources List)."""
+        """Return device id, of whatever plugin -> pod that holds it; pods that have ended hold nothing (pod-resources List)."""
         ...
 
 

@@ -45,6 +45,7 @@ def verdict(
     faults = [(names.NODE_UNREADABLE, fault) for fault in node.faults]
     faults += _failed(boards, pace)
     faults += [(names.LAYOUT_INVALID, fault) for fault in unsound]
+    faults += _foreign(boards)
     faults += neighbours(node, announced)
     faults += _pending(boards)
     if not faults:
@@ -56,6 +57,14 @@ def _failed(boards: Iterable[BoardState], pace: Pace) -> Iterator[tuple[str, str
     for board in boards:
         if why := board.inventory.fault or pace.failure(board.inventory.uuid):
             yield names.BOARD_FAILED, f"{_called(board)}: {why}"
+
+
+def _foreign(boards: Iterable[BoardState]) -> Iterator[tuple[str, str]]:
+    """Yield which slices pods hold by devices of other plugins; that a board is held as a whole is its fault."""
+    for board in boards:
+        for held in board.foreign:
+            if held.item is not None:
+                yield names.ANOTHER_PLUGIN, f"{_called(board)}: {held}"
 
 
 def _pending(boards: Iterable[BoardState]) -> Iterator[tuple[str, str]]:

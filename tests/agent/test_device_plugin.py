@@ -376,10 +376,10 @@ def test_a_kubelet_that_is_asked_too_often_is_asked_again(node, server):
 
 def test_devices_of_others_are_not_ours(node, server):
     node.announce(ONE=[A0])
-    server.devices |= {"example.com/nic": {"eth0": True}}
-    server.holders |= {"eth0": ("ns/a", "example.com/nic")}
+    server.devices |= {"example.com/nic": {"rack/nic/0": True}}
+    server.holders |= {"rack/nic/0": ("ns/a", "example.com/nic")}
     assert node.kubelet.allocatable() == {A0}
-    assert node.kubelet.allocated() == {}
+    assert node.kubelet.allocated() == {"rack/nic/0": "ns/a"}, "what that is, is not for it to say"
 
 
 def test_another_plugin_for_one_of_our_resources_is_found(node, server):
