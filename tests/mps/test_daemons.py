@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -285,6 +286,20 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(node):
     node.break_by("mute")
     daemons.stop(GPU)
     await_end(pid)
+
+
+def test_daemons_that_do_not_answer_are_waited_for_together_when_the_agent_ends(node):
+    """A pod has 30 s to end, and an answer may take 5 s: eight boards, one after the other, would take more."""
+    daemons, boards = node.supervisor(answer_s=1.0), [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(8)]
+    for board in boards:
+        daemons.start(board, 1000)
+    node.break_by("mute")
+    for board in boards:
+        node.until(lambda board=board: "no answer within 1 s" in (daemons.fault(board) or ""))
+    began = time.monotonic()
+    daemons.leave()
+    assert time.monotonic() - began < 4.0
+    assert all(map(node.pid, boards)), "and left running"
 
 
 @pytest.mark.parametrize("place", ["no-cgroup", "nowhere/at-all"])

@@ -28,6 +28,22 @@ def test_a_directory_that_shuts_the_clients_user_out_is_named(node):
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can pass a directory that is closed")
+def test_a_directory_that_is_closed_later_is_named_as_well(node):
+    """A20: with uid 1000 of the clients; else it would read `Cannot find MPS control daemon process`."""
+    daemons = node.supervisor()
+    daemons.start(GPU, 1000)
+    assert daemons.fault(GPU) is None
+    node.site.root.chmod(0o700)
+    root, pipes = node.site.root, node.site.pipes(GPU)
+    assert node.until(lambda: daemons.fault(GPU)) == (
+        f"{root} is closed to uid 1000 (mode 0700), so that no MPS client reaches {pipes}: run chmod o+x {root}, or move the root "
+        "of MPS"
+    )
+    root.chmod(0o755)
+    node.until(lambda: daemons.fault(GPU) is None)
+
+
 @pytest.mark.parametrize(
     ("mode", "owned", "closed"),
     [

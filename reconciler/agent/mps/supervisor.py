@@ -49,7 +49,9 @@ class Supervisor:
         daemon.limit(mib)
 
     def leave(self) -> None:
-        """Keep none any longer, and leave all running: for the end of the agent."""
-        while self._daemons:
-            _, daemon = self._daemons.popitem()
+        """Keep none any longer, and leave all running: for the end of the agent, which takes no longer for many than for one."""
+        leaving, self._daemons = tuple(self._daemons.values()), {}
+        for daemon in leaving:
+            daemon.hasten()
+        for daemon in leaving:
             daemon.leave()
