@@ -57,8 +57,8 @@ class Outcome(msgspec.Struct, frozen=True):
 class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
-    Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold slices, where what they
-    were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
+    Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold
+    slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
     the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they are announced.
     """
 
@@ -123,10 +123,10 @@ class NodeAgent:
         if self._name:
             self._name([one.id for board in boards.values() for one in board.devices(allocated)], allocated)
         self._announced = devices
-        self._kubelet.announce(devices)
+        refused = self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
         self._note_told(boards.values(), steps, now)
-        if listed != _healthy(devices):
+        if listed != _healthy(devices, refused):
             return self._wait_for_kubelet(node, _DISAGREES, now)
         self._pace.kubelet_agrees()
         plan = node.annotations.get(names.STATUS_PLAN, "")
@@ -141,7 +141,9 @@ class NodeAgent:
             allocated=allocated,
             stale=self._tenants.look(allocated, boards.values()) if self._tenants else {},
             plan=plan,
-            verdict=verdict(node, boards.values(), devices.keys(), self._fixed.faults, self._pace),
+            verdict=verdict(
+                node, boards.values(), devices.keys(), self._fixed.faults, self._pace, refused=refused.values()
+            ),
             now=now,
         )
         return Outcome(patch, again_s=self._pace.next_look_s(now))
@@ -232,8 +234,10 @@ def _devices(
     return devices
 
 
-def _healthy(devices: Devices) -> frozenset[str]:
-    return frozenset(device for found in devices.values() for device, healthy in found.items() if healthy)
+def _healthy(devices: Devices, refused: Collection[str]) -> frozenset[str]:
+    """Return the devices that pods can get, but for those of resources that the kubelet refuses."""
+    taken = (found for resource, found in devices.items() if resource not in refused)
+    return frozenset(device for found in taken for device, healthy in found.items() if healthy)
 
 
 def _log_refusals(node: NodeState, steps: Mapping[int, Step]) -> None:

@@ -20,8 +20,11 @@ Holder = str
 class Kubelet(Protocol):
     """The kubelet of one node. No call waits for anything but the kubelet's own answer; all raise KubeletError."""
 
-    def announce(self, devices: Devices) -> None:
-        """Make these the devices of our plugins; the kubelet takes them over in its own time: see `allocatable`."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Make these the devices of our plugins; the kubelet takes them over in its own time: see `allocatable`.
+
+        Return why it refuses resources, of those that it does: it gives nobody their devices, and goes on with the others.
+        """
         ...
 
     def allocatable(self) -> frozenset[str]:

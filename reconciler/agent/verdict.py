@@ -32,6 +32,8 @@ def verdict(
     announced: Collection[str],
     unsound: Iterable[str],
     pace: Pace,
+    *,
+    refused: Iterable[str],
 ) -> Verdict:
     """Return all that is wrong with a node, with the reason of what stands first.
 
@@ -41,10 +43,12 @@ def verdict(
         announced: the resources that are ours here.
         unsound: faults of the files that fix layouts.
         pace: which boards have failed.
+        refused: why the kubelet does not take resources.
     """
     faults = [(names.NODE_UNREADABLE, fault) for fault in node.faults]
     faults += _failed(boards, pace)
     faults += [(names.LAYOUT_INVALID, fault) for fault in unsound]
+    faults += [(names.KUBELET_DISAGREES, fault) for fault in refused]
     faults += _foreign(boards)
     faults += neighbours(node, announced)
     faults += _pending(boards)

@@ -41,10 +41,10 @@ class GrpcKubelet:
         """Return whether the sockets are looked after."""
         return self._plugins.alive()
 
-    def announce(self, devices: Devices) -> None:
-        """Make these the devices of our plugins. Raises KubeletError."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Make these the devices of our plugins; return resource -> why, of those that it refuses. Raises KubeletError."""
         self._announced = devices
-        self._plugins.announce(devices)
+        return self._plugins.announce(devices)
 
     def allocatable(self) -> frozenset[str]:
         """Return the ids of our healthy devices that it may give to pods.

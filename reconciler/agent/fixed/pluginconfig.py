@@ -4,6 +4,7 @@ NVIDIA's plugin parses some fields and then ignores them (`rename`, `devices`, `
 or refused with the way out. Sources: NVIDIA/k8s-device-plugin, api/config/v1; nebuly-ai/k8s-device-plugin, README.
 """
 
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ NONE: Final = "none"
 MOST_REPLICAS: Final = 1000  # with more, the id of a device would be longer than the kubelet takes
 
 _SHARED_SUFFIX: Final = ".shared"
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")  # of a resource, behind its prefix
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +138,10 @@ def _shared(entry: _Entry, section: _Section, place: str, mps: bool, faults: lis
     faults += [f"{place}.{why}" for why in (_mps_faults if mps else _turn_faults)(entry, name, resource)]
     if not resource.startswith(names.NVIDIA_PREFIX):
         faults.append(fault(f"{place}.rename", entry.rename, f"must begin with {names.NVIDIA_PREFIX}"))
+    elif not _NAME.fullmatch(resource.removeprefix(names.NVIDIA_PREFIX)):
+        key, said = ("rename", entry.rename) if entry.rename else ("name", entry.name)
+        way_out = f"no name of a resource: after {names.NVIDIA_PREFIX} at most 63 letters, digits, and -_. between them"
+        faults.append(fault(f"{place}.{key}", said, way_out))
     alone = section.fail_requests_greater_than_one
     if mps and alone is False:
         faults.append(

@@ -49,11 +49,12 @@ class SimulatedKubelet:
         self._rejected: set[str] = set()
         self._delay_s, self._clock = delay_s, clock
 
-    def announce(self, devices: Devices) -> None:
-        """Take these devices over after the delay."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Take these devices over after the delay; none is refused."""
         if devices != self._announced:
             self._announced = devices
             self._coming.append((self._clock() + self._delay_s, devices))
+        return {}
 
     def allocatable(self) -> frozenset[str]:
         """Return the ids of the healthy devices that it knows by now."""

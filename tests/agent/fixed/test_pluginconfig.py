@@ -157,6 +157,16 @@ def test_what_nvidias_plugin_would_do_and_we_do_not_is_refused_with_the_way_out(
             "timeSlicing", "name: gpu, replicas: 2, rename: amd.com/gpu",
             "rename: amd.com/gpu: must begin with nvidia.com/", id="anothers-name",
         ),
+        *(
+            pytest.param(
+                "timeSlicing", f"name: gpu, replicas: 2, rename: {name}",
+                f"rename: {name}: no name of a resource: after nvidia.com/ at most 63 letters, digits, and -_. between them",
+                id=f"no-name-{kind}",
+            )
+            for kind, name in [
+                ("blank", "nvidia.com/a b"), ("slash", "nvidia.com/a/b"), ("empty", "nvidia.com/"), ("long", f"nvidia.com/{64 * 'x'}"),
+            ]
+        ),
         pytest.param(
             "mps", "name: nvidia.com/mig-1g.5gb, replicas: 2",
             "name: nvidia.com/mig-1g.5gb: MPS shares whole GPUs: write nvidia.com/gpu", id="mps-on-mig",
