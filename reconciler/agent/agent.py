@@ -26,6 +26,7 @@ from reconciler.agent.node import NodeState
 from reconciler.agent.pace import KUBELET_PATIENCE_S, Pace, next_poll_s
 from reconciler.agent.pods import Pods
 from reconciler.agent.report import Patch, report, report_away, report_failed, report_no_boards, report_verdict
+from reconciler.agent.statefile import StateError
 from reconciler.agent.steps import Keep, Recut, Refuse, Step, Withdraw, Work, carry_out, next_steps
 from reconciler.agent.tenants import Tenants
 from reconciler.agent.verdict import Verdict, verdict
@@ -39,7 +40,7 @@ _log: Final = structlog.get_logger()
 
 
 NameDevices = Callable[[Iterable[str], Collection[str]], None]
-"""Takes the ids of all devices that exist, and of those that pods hold. Raises DriverError."""
+"""Takes the ids of all devices that exist, and of those that pods hold. Raises StateError if no container can be told them."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -118,10 +119,11 @@ class NodeAgent:
         holds = self._holders.look(self._kubelet.allocated())
         allocated = holds.allocated
         boards, steps = self._work(node, holds, now)
+        unnamed = self._name_devices(boards.values(), allocated)
+        if unnamed:
+            boards = {index: msgspec.structs.replace(board, healthy=False) for index, board in boards.items()}
         asks = {pod.key: frozenset(name for name, _ in pod.slices) for pod in self._pods()}
         devices = _devices(node, boards.values(), steps, allocated, asks)
-        if self._name:
-            self._name([one.id for board in boards.values() for one in board.devices(allocated)], allocated)
         self._announced = devices
         refused = self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
@@ -142,7 +144,15 @@ class NodeAgent:
             stale=self._tenants.look(allocated, boards.values()) if self._tenants else {},
             plan=plan,
             verdict=verdict(
-                node, boards.values(), devices.keys(), self._fixed.faults, self._pace, refused=refused.values()
+                node,
+                boards.values(),
+                devices.keys(),
+                [
+                    *((names.LAYOUT_INVALID, fault) for fault in self._fixed.faults),
+                    *((names.STATE_NOT_KEPT, fault) for fault in unnamed),
+                    *((names.KUBELET_DISAGREES, fault) for fault in refused.values()),
+                ],
+                self._pace,
             ),
             now=now,
         )
@@ -171,6 +181,15 @@ class NodeAgent:
                 else:
                     self._fail(node, board.inventory, "the driver reports success, but nothing has changed", now)
         return boards, steps
+
+    def _name_devices(self, boards: Iterable[BoardState], allocated: Mapping[str, Holder]) -> list[str]:
+        """Tell of all devices before they are announced; return why no container can be told any, if so."""
+        try:
+            if self._name:
+                self._name([one.id for board in boards for one in board.devices(allocated)], allocated)
+        except StateError as error:
+            return [str(error)]
+        return []
 
     def _note_told(self, boards: Iterable[BoardState], steps: Mapping[int, Step], now: float) -> None:
         """Note of which boards with a fixed layout the API server knows all that is withdrawn."""

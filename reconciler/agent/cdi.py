@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from policies import names
-from reconciler.agent.driver import DriverError, GpuDriver, mig_uuids, read_device_id
+from reconciler.agent.driver import GpuDriver, mig_uuids, read_device_id
 from reconciler.agent.grants import Device, Grant
-from reconciler.agent.statefile import StateFile, replace
+from reconciler.agent.statefile import StateError, StateFile, replace
 
 KIND: Final = "nos.nebuly.com/slice"
 _VERSION: Final = "0.6.0"
@@ -85,7 +85,9 @@ class CdiDevices:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             replace(self._path, text)  # by way of a name that the runtime does not read
         except OSError as error:
-            raise DriverError(f"the CDI devices cannot be written to {self._path}: {error}") from error
+            raise StateError(
+                f"the CDI devices cannot be written to {self._path}: {error.strerror}: see --cdi-directory"
+            ) from error
 
 
 def spec(devices: dict[tuple[str, ...], list[str]]) -> bytes:

@@ -1,6 +1,6 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from reconciler.agent.agent import NodeAgent
@@ -74,7 +74,7 @@ class Machine:
             Tenants(self._driver, self._handed, self._pods, self._tell),
             fixed=self._fixed,
             pods=self._pods,
-            name_devices=self._cdi.refresh if self._cdi else None,
+            name_devices=self._name_devices,
         )
 
     def start(self) -> None:
@@ -94,3 +94,9 @@ class Machine:
         self._kubelet.close()
         self._daemons.leave()
         self._driver.close()
+
+    def _name_devices(self, ids: Iterable[str], held: Collection[str]) -> None:
+        """Make sure that containers can be told these devices. Raises StateError."""
+        self._handed.check()
+        if self._cdi:
+            self._cdi.refresh(ids, held)

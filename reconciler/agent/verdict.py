@@ -30,10 +30,8 @@ def verdict(
     node: NodeState,
     boards: Collection[BoardState],
     announced: Collection[str],
-    unsound: Iterable[str],
+    met: Iterable[tuple[str, str]],
     pace: Pace,
-    *,
-    refused: Iterable[str],
 ) -> Verdict:
     """Return all that is wrong with a node, with the reason of what stands first.
 
@@ -41,14 +39,12 @@ def verdict(
         node: the node.
         boards: its boards as they are.
         announced: the resources that are ours here.
-        unsound: faults of the files that fix layouts.
+        met: what the pass has met with besides, as (reason, message).
         pace: which boards have failed.
-        refused: why the kubelet does not take resources.
     """
     faults = [(names.NODE_UNREADABLE, fault) for fault in node.faults]
     faults += _failed(boards, pace)
-    faults += [(names.LAYOUT_INVALID, fault) for fault in unsound]
-    faults += [(names.KUBELET_DISAGREES, fault) for fault in refused]
+    faults += met
     faults += _foreign(boards)
     faults += neighbours(node, announced)
     faults += _pending(boards)

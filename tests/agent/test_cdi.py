@@ -139,7 +139,7 @@ def test_the_agent_names_devices_before_it_announces_them(tmp_path):
 
     def look(devices):
         seen.append((sum(map(len, devices.values())), len(spec(tmp_path)["devices"])))
-        announce(devices)
+        return announce(devices)
 
     kubelet.announce = look
     world.agent = NodeAgent(world.driver, kubelet, name_devices=cdi.refresh)
