@@ -18,6 +18,7 @@ from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
 from reconciler.agent.tenants import Tenants
 from tests.agent.hardware import SimulatedHardware
+from tests.agent.merging import merge
 from tests.builders import make_pod, raw_node
 
 
@@ -230,23 +231,6 @@ class World:
         )
 
 
-def merge(node, patch):
-    """Change a node as the API server does by the agent's strategic merge patch of its status."""
-    metadata, status = node["metadata"], node["status"]
-    assert patch["metadata"]["uid"] == metadata["uid"]
-    for key, value in patch["metadata"]["annotations"].items():
-        if value is None:
-            metadata["annotations"].pop(key, None)
-        else:
-            metadata["annotations"][key] = value
-    changes = dict(patch["status"])
-    by_type = {condition["type"]: condition for condition in status["conditions"]}
-    by_type |= {condition["type"]: condition for condition in changes.pop("conditions", ())}
-    status["conditions"] = list(by_type.values())
-    for field, amounts in changes.items():
-        status[field] = {**status[field], **amounts}
-
-
 class _Counted:
     """The kubelet, with each announcement a boundary."""
 
@@ -255,7 +239,7 @@ class _Counted:
 
     def announce(self, devices):
         self._world.boundary()
-        self._world._kubelet.announce(devices)
+        return self._world._kubelet.announce(devices)
 
     def allocatable(self):
         return self._world._kubelet.allocatable()
