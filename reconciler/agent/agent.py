@@ -156,7 +156,8 @@ class NodeAgent:
             ),
             now=now,
         )
-        return Outcome(patch, again_s=self._pace.next_look_s(now))
+        look_s = [self._pace.next_look_s(now), *(LOOK_AGAIN_S for board in boards.values() if not board.answers)]
+        return Outcome(patch, again_s=min((pause_s for pause_s in look_s if pause_s is not None), default=None))
 
     def _not_ours(self, node: NodeState, now: float) -> Patch | None:
         """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""

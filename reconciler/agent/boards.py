@@ -17,6 +17,7 @@ from reconciler.agent.kubelet import Kubelet
 from reconciler.agent.node import NodeState
 from reconciler.agent.pace import Pace
 from reconciler.agent.pods import Pods
+from reconciler.agent.remembered import known_boards, known_slices
 from reconciler.agent.restore import missing
 
 
@@ -26,6 +27,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
         mode: how it is to be used: `mig`, `mps` or `timeslicing`.
+        answers: whether the driver could tell of it; if not, it is shown as it was known last.
         healthy: whether its slices can serve.
         mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
         slices: what the driver has, complete.
@@ -40,6 +42,7 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
 
     inventory: BoardInventory
     mode: str
+    answers: bool = True
     healthy: bool = True
     mps: bool = False
     slices: tuple[Slice, ...] = ()
@@ -69,6 +72,8 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
 class Boards:
     """Looks at the boards of one node.
 
+    Remembers what slices each had when it last answered.
+
     Args:
         driver: which knows what is on them.
         kubelet: which knows what of that is offered.
@@ -79,11 +84,12 @@ class Boards:
 
     def __init__(self, driver: GpuDriver, kubelet: Kubelet, fixed: FixedLayouts, pods: Pods, pace: Pace) -> None:
         self._driver, self._kubelet, self._fixed, self._pods, self._pace = driver, kubelet, fixed, pods, pace
+        self._slices: dict[str, tuple[Slice, ...]] = {}
 
     def look(self, node: NodeState, holds: Holds, now: float) -> dict[int, BoardState]:
         """Return the boards by index; what one cannot say is its fault. Raises DriverError, KubeletError."""
         listed = self._kubelet.allocatable()
-        entries = self._driver.boards()
+        entries = known_boards(self._driver.boards(), node.inventory)
         fixtures = self._fixed.of(node.labels, node.mode, entries)
         return {
             entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds, now=now)
@@ -105,11 +111,16 @@ class Boards:
         try:
             slices, orphans = self._driver.slices(entry.uuid), self._driver.orphans(entry.uuid)
             mps = self._driver.mps_enabled(entry.uuid)
-        except DriverError as error:
-            slices, orphans, mps, fault = (), (), False, str(error)
+        except DriverError as error:  # that it cannot be asked is no sign that anything has gone
+            known = self._slices.get(entry.uuid)
+            slices = known_slices(_held(entry, allocated), reported) if known is None else known
+            orphans, mps, fault, answers = (), False, fault or str(error), False
+        else:
+            self._slices[entry.uuid], answers = slices, True
         fixture = in_force(entry, fixture, allocated)
         slices = with_whole(entry, slices, fixture, allocated)
         mode = fixture.mode if fixture else entry.mode or node.mode
+        serves = fault is None
         # A board that is held as a whole is left as it is, by us and by the leader; on it, nobody else is given anything.
         fault = fault or next((str(held) for held in foreign if held.item is None), None)
         fault = fault or self._pace.left_alone(entry.uuid, now) or mode_fault(entry, mode)
@@ -117,7 +128,8 @@ class Boards:
         return BoardState(
             inventory=msgspec.structs.replace(entry, fault=fault),
             mode=mode,
-            healthy=entry.fault is None and (mps or not any(bin_gb(item.profile) for item in slices)),
+            answers=answers,
+            healthy=serves and (mps or not any(bin_gb(item.profile) for item in slices)),
             mps=mps,
             slices=slices,
             orphans=orphans,

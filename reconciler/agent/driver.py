@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.placement import resource_of, size_of
 
@@ -85,6 +86,13 @@ def is_ours(device: str) -> bool:
     return board.startswith("GPU-")
 
 
+def unanswered(index: int) -> BoardInventory:
+    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
+    return BoardInventory(
+        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
+    )
+
+
 class GpuDriver(Protocol):
     """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
 
@@ -92,7 +100,10 @@ class GpuDriver(Protocol):
     """
 
     def boards(self) -> tuple[BoardInventory, ...]:
-        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`."""
+        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`.
+
+        What such a board does not tell is None, or missing; one that tells nothing at all is `unanswered`.
+        """
         ...
 
     def slices(self, board: str) -> tuple[Slice, ...]:

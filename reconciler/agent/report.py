@@ -54,7 +54,8 @@ def report(
         now: seconds since the epoch.
     """
     boards = tuple(boards)
-    placed = {board.inventory.index: _placed(board, listed, allocated, stale) for board in boards}
+    announced = frozenset(device for found in devices.values() for device in found)
+    placed = {board.inventory.index: _placed(board, announced, allocated, stale) for board in boards}
     written = write_inventory(map(_inventory, boards)) | write_status(placed, plan)
     wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
     if not plan:
@@ -109,14 +110,14 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
 
 
 def _placed(
-    board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
+    board: BoardState, announced: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
 ) -> tuple[PlacedSlice, ...]:
     return tuple(
         PlacedSlice(
             profile=device.placement.profile,
             start=device.placement.start,
             used=device.id in allocated,
-            withdrawn=device.id not in allocated and device.id not in listed,
+            withdrawn=device.id not in allocated and device.id not in announced,
             pod=allocated.get(device.id),
             stale=stale.get(device.id),
         )
