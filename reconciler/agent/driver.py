@@ -7,11 +7,13 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
+from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.placement import resource_of, size_of
 
@@ -75,6 +77,22 @@ def read_device_id(device: str) -> tuple[str, Slice]:
     raise InvalidArgument(f"{device!r} is no device of ours: <UUID of the board>/<profile>/<start or ordinal>")
 
 
+def is_ours(device: str) -> bool:
+    """Return whether an id is of the form of ours, which no other plugin's has."""
+    try:
+        board, _ = read_device_id(device)
+    except InvalidArgument:
+        return False
+    return board.startswith("GPU-")
+
+
+def unanswered(index: int) -> BoardInventory:
+    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
+    return BoardInventory(
+        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
+    )
+
+
 class GpuDriver(Protocol):
     """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
 
@@ -82,7 +100,10 @@ class GpuDriver(Protocol):
     """
 
     def boards(self) -> tuple[BoardInventory, ...]:
-        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`."""
+        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`.
+
+        What such a board does not tell is None, or missing; one that tells nothing at all is `unanswered`.
+        """
         ...
 
     def slices(self, board: str) -> tuple[Slice, ...]:
@@ -124,6 +145,15 @@ class GpuDriver(Protocol):
     def device_uuids(self, board: str) -> Mapping[Slice, str]:
         """Return the UUIDs of all complete MIG slices of a board, for less than asking for each."""
         ...
+
+
+def mig_uuids(driver: GpuDriver, boards: Iterable[str]) -> dict[tuple[str, Slice], str]:
+    """Return (board, slice) -> UUID of all MIG slices of boards; those of a board that cannot say are left out."""
+    uuids: dict[tuple[str, Slice], str] = {}
+    for board in boards:
+        with contextlib.suppress(DriverError):  # its fault tells of that
+            uuids |= {(board, item): uuid for item, uuid in driver.device_uuids(board).items()}
+    return uuids
 
 
 class DriverError(Exception):

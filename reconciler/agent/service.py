@@ -81,10 +81,14 @@ class Service:
         return all(worker.is_alive() for worker in self._workers)
 
     def ready(self) -> bool:
-        """Return whether every node that is known has been looked at."""
+        """Return whether every node that is known has been looked at, by a pass that came to its end."""
         synced = self._nodes.synced.is_set() and self._pods.synced.is_set()
         names = {node.name for node in self._nodes.store.list()}
         return synced and names <= self._seen
+
+    def pods(self, node: str) -> tuple[PodView, ...]:
+        """Return the pods that are bound to a node."""
+        return self._pods.store.by_index("node", node)
 
     def resync(self) -> None:
         """Look at every node, changed or not."""
@@ -126,6 +130,7 @@ class Service:
                 again_s = self._queue.retry(name)
                 _log.warning("report_not_written", node=name, error=str(error), again_s=round(again_s, 2))
             except Exception:  # noqa: BLE001 (one node's fault must not stop the agents of the others)
+                self._seen.discard(name)
                 again_s = self._queue.retry(name)
                 _log.exception("pass_failed", node=name, again_s=round(again_s, 2))
             finally:
@@ -136,7 +141,13 @@ class Service:
         if node is None:
             self._agents.pop(name, None)
             return
-        outcome = self._agent(node).act(node, self._clock())
+        agent = self._agent(node)
+        try:
+            outcome = agent.act(node, self._clock())
+        except Exception as error:  # whatever it is, people are to see it where they look, and `_run` goes on
+            if patch := agent.failed(node, error, self._clock()):
+                self._write(name, patch)
+            raise
         if outcome.again_s is not None:
             self._queue.add_after(name, outcome.again_s)
         if outcome.patch:
@@ -155,6 +166,6 @@ class Service:
         machine = node.uid, node.hardware
         known = self._agents.get(node.name)
         if known is None or known[0] != machine:
-            pods = partial(self._pods.store.by_index, "node", node.name)
-            known = self._agents[node.name] = machine, self._make_agent(node, pods)
+            agent = self._make_agent(node, partial(self.pods, node.name))
+            known = self._agents[node.name] = machine, agent
         return known[1]

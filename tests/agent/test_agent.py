@@ -254,13 +254,13 @@ def test_a_lost_board_offers_nothing_and_the_others_go_on():
 
 
 def test_devices_of_a_board_that_cannot_serve_are_unhealthy():
-    """A19: a dead MPS daemon: capacity stays, nothing is offered, nothing counts as free."""
+    """A19: a dead MPS daemon: capacity stays and nothing is offered. Nobody has withdrawn anything."""
     world = World({0: ["5gb", "5gb"], 1: ["5gb"]}, product=T4, mode=names.MPS, count=2)
     world.driver.fail(world.uuids[0], "MPS control daemon: exited with status 1")
     world.run()
     assert world.read().capacity == {"nvidia.com/gpu-5gb": "3"}
     assert world.allocatable() == {"nvidia.com/gpu-5gb": 1}
-    assert world.reported(0) == ["5gb withdrawn", "5gb withdrawn"]
+    assert world.reported(0) == ["5gb free", "5gb free"]
     assert world.condition()[:2] == ("False", "BoardFailed")
     world.driver.fail(world.uuids[0], None)
     world.run()

@@ -1,7 +1,6 @@
 """The fixed layout of one node, by its labels and files, or by those that could be understood last."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from policies import names
 from policies.annotations import BoardInventory
@@ -9,8 +8,7 @@ from policies.settings import DEFAULTS
 from reconciler.agent.driver import InvalidArgument, read_device_id
 from reconciler.agent.fixed.files import ConfigMaps, Files, NodeFiles, no_config_maps
 from reconciler.agent.fixed.layout import Fixture, fixed_layout, in_turns, kept
-
-_MOST_REPLICAS: Final = 1000
+from reconciler.agent.fixed.pluginconfig import MOST_REPLICAS
 
 
 class FixedLayouts:
@@ -23,13 +21,10 @@ class FixedLayouts:
 
     Args:
         config_maps: reads ConfigMaps of our namespace.
-        replicas: into how many turns a time-sliced board is divided where neither a file nor a label says it.
     """
 
-    def __init__(
-        self, config_maps: ConfigMaps = no_config_maps, replicas: int = DEFAULTS.quota.shared_replicas
-    ) -> None:
-        self._files, self._replicas = NodeFiles(config_maps), replicas
+    def __init__(self, config_maps: ConfigMaps = no_config_maps) -> None:
+        self._files = NodeFiles(config_maps)
         self._good: Files | None = None
         self._alone: Mapping[tuple[str, str], str] = {}
         self.faults: tuple[str, ...] = ()
@@ -85,5 +80,6 @@ class FixedLayouts:
         if mode != names.TIMESLICING:
             return {}
         said = labels.get(names.REPLICAS_LABEL, "")
-        replicas = int(said) if said.isdecimal() and 0 < int(said) <= _MOST_REPLICAS else self._replicas
+        understood = said.isdecimal() and 0 < int(said) <= MOST_REPLICAS
+        replicas = int(said) if understood else DEFAULTS.quota.shared_replicas
         return {board.index: in_turns(replicas) for board in boards}

@@ -115,6 +115,10 @@ class Daemon:
             self._process.close()
             _log.info("mps_daemon_ended", board=self._board, pid=self._process.pid)
 
+    def hasten(self) -> None:
+        """Do nothing more than what is being asked of it now; `leave` or `stop` is about to wait for that."""
+        self._bell.ring()
+
     def leave(self) -> None:
         """Keep it no longer and leave it running, for the programs that use the board and for the next agent."""
         self._end_thread()
@@ -122,7 +126,7 @@ class Daemon:
             self._process.close()
 
     def _end_thread(self) -> None:
-        self._bell.ring()
+        self.hasten()
         self._thread.join()
         self._bell.close()
 
@@ -188,6 +192,7 @@ class Daemon:
 
     def _check(self) -> None:
         """Raise DriverError if it cannot serve. docs/mps.md says what each of these proves."""
+        self._site.check(self._board)
         if not self._control.servers():
             self._control.start_server()
         server = self._active_server()

@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 import pynvml
 
+from policies import names
 from policies.annotations import BoardInventory
-from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
+from reconciler.agent.driver import DriverError, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import instances
 from reconciler.agent.nvml.discovery import Board, mig_mode
@@ -19,7 +20,7 @@ from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
-_NO_MPS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
+_NO_MPS: Final = f"this agent has no MPS control daemon; label the node {names.PARTITIONING_LABEL}={names.MIG}"
 
 
 class NvmlDriver:
@@ -34,7 +35,6 @@ class NvmlDriver:
         self._mps, self._name = mps, name
         self._session: Session | None = None
         self._opening = threading.Lock()
-        self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
 
     def boards(self) -> tuple[BoardInventory, ...]:
         """Return the boards, by index. Raises DriverError without library, driver or boards."""
@@ -45,28 +45,16 @@ class NvmlDriver:
         return tuple(sorted((*found, *session.undescribed), key=lambda board: board.index))
 
     def slices(self, board: str) -> tuple[Slice, ...]:
-        """Return the complete slices of a board; of a lost one those that it had, which pods hold. Raises DriverError."""
+        """Return the complete slices of a board. Raises DriverError."""
         with self._on(board) as found:
-            try:
-                if self._mig(found):
-                    present = tuple(instance.item for instance in self._instances(found) if instance.whole)
-                else:
-                    present = self._mps.slices(board) if self._mps else ()
-            except GpuIsLost:
-                if board not in self._seen:
-                    raise
-                return self._seen[board]
-            self._seen[board] = present
-            return present
+            if self._mig(found):
+                return tuple(instance.item for instance in self._instances(found) if instance.whole)
+            return self._mps.slices(board) if self._mps else ()
 
     def orphans(self, board: str) -> tuple[Slice, ...]:
         """Return GPU instances without a compute instance; one that is divided among several is not ours to remove."""
         with self._on(board) as found:
-            try:
-                present = self._instances(found)
-            except GpuIsLost:
-                return ()
-            return tuple(instance.item for instance in present if not instance.parts)
+            return tuple(instance.item for instance in self._instances(found) if not instance.parts)
 
     def create(self, board: str, item: Slice) -> None:
         """Make a slice at its placement, or nothing. Raises DriverError."""
@@ -170,7 +158,6 @@ class NvmlDriver:
             if self._session:
                 self._session.close()
             self._session = None
-            self._seen.clear()
 
     # NVML -------------------------------------------------------------------------------------------------------------
 
@@ -188,8 +175,8 @@ class NvmlDriver:
             yield found
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
-        """Return a board with what may have changed since it was described."""
-        fault, mig = session.fault(board.uuid) or (self._mps and self._mps.fault(board.uuid)), False
+        """Return a board with what may have changed since it was described; None for what it does not say now."""
+        fault, mig = session.fault(board.uuid) or (self._mps and self._mps.fault(board.uuid)), None
         try:
             mig = self._mig(board)
         except DriverError as error:

@@ -8,10 +8,10 @@ import pynvml
 import structlog
 
 from policies.annotations import BoardInventory
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import DriverError, InUse, InvalidArgument, NotSupported, Slice
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.mps.shares import backstop_mib
-from reconciler.agent.mps.supervisor import Daemons
+from reconciler.agent.mps.supervisor import Supervisor
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml.discovery import MIB, Board, Handle
 from reconciler.agent.nvml.errors import asking
@@ -26,7 +26,7 @@ class MpsBoards:
         daemons: which serve them.
     """
 
-    def __init__(self, bins: Bins, daemons: Daemons) -> None:
+    def __init__(self, bins: Bins, daemons: Supervisor) -> None:
         self._bins, self._daemons = bins, daemons
 
     def slices(self, board: str) -> tuple[Slice, ...]:

@@ -7,9 +7,8 @@ import msgspec
 import pynvml
 import structlog
 
-from policies import names
 from policies.annotations import BoardInventory
-from reconciler.agent.driver import DriverError, InvalidArgument, NotSupported
+from reconciler.agent.driver import DriverError, InvalidArgument, NotSupported, unanswered
 from reconciler.agent.nvml.discovery import Board, describe, identify
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.nvml.xids import XidWatch
@@ -72,7 +71,7 @@ class Session:
 
     def _ask(self, indices: range | tuple[int, ...]) -> None:
         for index in indices:
-            entry = _nothing_known(index)
+            entry = unanswered(index)
             try:
                 with asking(f"describe GPU {index}"):
                     board = identify(index)
@@ -108,10 +107,3 @@ def quietly(close: Callable[[], object]) -> None:
         close()
     except (DriverError, pynvml.NVMLError) as error:
         _log.debug("not_closed", error=str(error))
-
-
-def _nothing_known(index: int) -> BoardInventory:
-    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
-    return BoardInventory(
-        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
-    )

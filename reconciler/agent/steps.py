@@ -12,43 +12,15 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import BoardInventory, Placement
+from policies.annotations import Placement
 from policies.boards import inventory_model
+from policies.geometry import by_start
 from policies.placement import bin_gb
+from reconciler.agent.boards import BoardState
 from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
 from reconciler.agent.fixed.target import Target
 from reconciler.agent.node import Order
 from reconciler.agent.rules import layout_fault, numbered, that_fit
-
-
-class BoardState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of one board.
-
-    Attributes:
-        inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
-        mode: how it is to be used: `mig`, `mps` or `timeslicing`.
-        healthy: whether its slices can serve.
-        mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
-        slices: what the driver has, complete.
-        orphans: what the driver has, incomplete.
-        used: slices that pods hold, by the kubelet.
-        listed: slices that the kubelet may give to pods now, or has given.
-        withdrawn: what we have told the leader is withdrawn.
-        missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
-        fixed: the layout that a person has given it, which no order changes; None if the leader decides.
-    """
-
-    inventory: BoardInventory
-    mode: str
-    healthy: bool = True
-    mps: bool = False
-    slices: tuple[Slice, ...] = ()
-    orphans: tuple[Slice, ...] = ()
-    used: frozenset[Slice] = frozenset()
-    listed: frozenset[Slice] = frozenset()
-    withdrawn: tuple[Placement, ...] = ()
-    missing: tuple[Slice, ...] = ()
-    fixed: Target | None = None
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -108,20 +80,6 @@ def next_steps(order: Order | None, boards: Mapping[int, BoardState]) -> dict[in
         why = f"GPU {refused[0]} is refused, so nothing is destroyed by this plan"
         steps |= {index: Refuse(why) for index, step in steps.items() if isinstance(step, Withdraw)}
     return steps
-
-
-def mode_fault(board: BoardInventory, mode: str) -> str | None:
-    """Return what a person must do before a board can be used in a mode; None if nothing."""
-    if mode != names.MIG and board.mig:
-        use = "MPS" if mode == names.MPS else "time-slicing"
-        return f"MIG mode is on; for {use} run nvidia-smi -i {board.index} -mig 0"
-    if mode != names.MIG or board.mig:
-        return None
-    if not (board.profiles if board.mig_capable is None else board.mig_capable):
-        return f"{board.model} cannot do MIG; label the node {names.PARTITIONING_LABEL}={names.MPS}"
-    if board.switch != "live":
-        return f"MIG mode is off; stop what runs on it, run nvidia-smi -i {board.index} -mig 1 and reset it"
-    return None
 
 
 def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
@@ -232,7 +190,4 @@ def _count(slices: Iterable[Slice]) -> Counter[Placement]:
 
 
 def _text(layout: Counter[Placement]) -> str:
-    return ", ".join(
-        item.profile if item.start is None else f"{item.profile} at {item.start}"
-        for item in sorted(layout.elements(), key=lambda item: (item.start or 0, item.profile))
-    )
+    return ", ".join(str(Slice(item.profile, item.start)) for item in sorted(layout.elements(), key=by_start))
