@@ -12,9 +12,8 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import Placement
+from policies.annotations import Placement, by_start
 from policies.boards import inventory_model
-from policies.geometry import by_start
 from policies.placement import bin_gb
 from reconciler.agent.boards import BoardState
 from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
