@@ -72,7 +72,9 @@ def read_boards(
     models = {board.index: board.model for board in kinds}
     counted = {index: _pairs(count, models.get(index)) for index, count in counts.items()}
     there = {index: _named(slices, models.get(index)) for index, slices in (placed or {}).items()}
-    doubts = inventory_doubts(inventory or ()) + status_doubts(there, models)
+    fixed = {entry.index for entry in inventory or () if entry.fixed}
+    shared = fixed.union(board.index for board in kinds if board.mode == names.TIMESLICING)
+    doubts = inventory_doubts(inventory or ()) + status_doubts(there, models, shared)
     doubts += counts_doubts(counted, models, {board.index: board.mode for board in kinds})
     faults += [what for _, what in doubts]
     doubtful = dict(reversed(doubts))

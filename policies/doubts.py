@@ -5,7 +5,7 @@ driver can do, or serve two pods by one board.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from policies import names
@@ -41,12 +41,20 @@ def inventory_doubts(inventory: Iterable[BoardInventory]) -> Doubts:
     return doubts
 
 
-def status_doubts(placed: Mapping[int, Sequence[PlacedSlice]], models: Mapping[int, BoardModel]) -> Doubts:
-    """Return what cannot be true of slices as they have been reported; `models` are those of the node's boards."""
+def status_doubts(
+    placed: Mapping[int, Sequence[PlacedSlice]], models: Mapping[int, BoardModel], shared: Collection[int] = ()
+) -> Doubts:
+    """Return what cannot be true of slices as they have been reported; `models` are those of the node's boards.
+
+    `shared` are the boards that are given in turns, or as a file says. Of these devices are listed as pods can ask for
+    them (docs/adr/0024), under any name and several for one place, so that nothing about their layout follows.
+    """
     doubts: Doubts = []
     for index, slices in placed.items():
         if index not in models:
             doubts.append((index, fault(f"{_STATUS}: board", index, "the node has no such board")))
+            continue
+        if index in shared:
             continue
         path = f"{_STATUS}: board {index}"
         doubts += [(index, f"{path}: {what}") for what in _mig_doubts(slices, models[index])]

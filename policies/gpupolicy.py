@@ -51,7 +51,10 @@ class Policies:
         self.views = tuple(policies)
         self._governing: dict[str, PolicyView] = {}
         self.unready: dict[str, tuple[str, str]] = {}
-        for policy in sorted(self.views, key=lambda one: (not one.is_default, one.created, one.title)):
+        for policy in sorted(self.views, key=lambda one: (one.created, one.title)):
+            if policy.namespace == names.SYSTEM_NAMESPACE and not policy.is_default:
+                self.unready[policy.title] = names.POLICY_UNUSED, _NOWHERE
+                continue
             older = self._governing.setdefault(policy.namespace, policy)
             if older is not policy:
                 self.unready[policy.title] = names.POLICY_CONFLICT, _beside(older)
@@ -60,13 +63,7 @@ class Policies:
 
     def governing(self, namespace: str) -> PolicyView:
         """Return the policy of a namespace: its own, else the default one, else that which nobody has written."""
-        own = self._governing.get(namespace)
-        return own or self._default
-
-    @property
-    def _default(self) -> PolicyView:
-        found = self._governing.get(names.SYSTEM_NAMESPACE, NO_POLICY)
-        return found if found.is_default else NO_POLICY
+        return self._governing.get(namespace) or self._governing.get(names.SYSTEM_NAMESPACE, NO_POLICY)
 
 
 UNWRITTEN: Final = Policies()
@@ -74,6 +71,11 @@ UNWRITTEN: Final = Policies()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+_NOWHERE: Final = (
+    f"pods of {names.SYSTEM_NAMESPACE} are not reviewed, and of its policies only the one called {names.DEFAULT_POLICY} "
+    "holds elsewhere: move it to the namespace that it is for"
+)
 
 # Labels as the API server takes them: k8s.io/apimachinery, util/validation.
 _VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -212,5 +214,4 @@ def _without_nulls(value: object) -> object:
 
 
 def _beside(older: PolicyView) -> str:
-    what = "holds for all namespaces without one" if older.is_default else "is older"
-    return f"{older.title}, which {what}, governs the namespace: delete one of them"
+    return f"{older.title}, which is older, governs the namespace: delete one of them"

@@ -136,6 +136,7 @@ READY: Final = "Ready"  # the condition of quotas and policies, and its reason w
 QUOTA_SUPERSEDED: Final = "Superseded"  # False: a composite quota governs the namespace
 QUOTA_CONFLICT: Final = "Conflict"  # False: an older quota governs the namespace
 POLICY_CONFLICT: Final = "Conflict"  # False: an older policy governs the namespace
+POLICY_UNUSED: Final = "NoEffect"  # False: in our namespace, where none but the default one holds for anybody
 POLICY_INVALID: Final = "Invalid"  # False: it has faults, and pods that ask for a GPU where it governs are denied
 QUOTA_FAULTY: Final = "Invalid"  # False: it has faults; the pods that it would govern wait
 NOT_UNDERSTOOD: Final = "NotUnderstood"  # on nodes without an agent: what they bear cannot be read

@@ -34,11 +34,6 @@ def _beside(policy: PolicyView, present: Sequence[PolicyView]) -> Iterator[str]:
     before, after = Policies(present).unready, Policies((*others, policy)).unready
     if policy.title in after:
         yield f"has no effect: {after[policy.title][1]}"
-    elif policy.namespace == names.SYSTEM_NAMESPACE and not policy.is_default:
-        yield (
-            f"has no effect: pods of {names.SYSTEM_NAMESPACE} are not reviewed, and of its policies only the one called "
-            f"{names.DEFAULT_POLICY} holds elsewhere"
-        )
     for title in after.keys() - before.keys() - {policy.title}:
         yield f"{title} no longer has an effect: {after[title][1]}"
 

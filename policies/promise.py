@@ -16,8 +16,6 @@ from policies.levels import Levels
 from policies.nodesets import Nodes
 from policies.parties import Party
 
-__all__ = ["Claim", "Role", "Stock", "release"]
-
 _MOST_AVOIDED: Final = 16  # nodes that one pod is kept off for others: each is a requirement more in its spec
 _HELD_BACK: Final = 2  # times as many are released if the smallest come first: then they do
 _MOST_IN_TURN: Final = 4  # sorts of pods that have to be made safe anew for the sake of one pod
@@ -142,8 +140,7 @@ def _homes_at_risk(
     """Yield the homes of the first pods that wait, and of those who come later, where others could leave too little."""
     crowd = Crowd(stock, everybody, later=True)
     parties = [replace(party, guard=None) for party in (*released, *waiting, *later)]
-    for party in parties:
-        crowd.add(party)
+    crowd.fill(parties)
     for place, party in enumerate(parties[len(released) :]):
         if not crowd.guarded(party):
             homes = list(dict.fromkeys(party.homes.values()))
@@ -179,8 +176,7 @@ class _Admission:
         self._failures = 0
         self._doubtful: list[Party] = []
         self.crowd = Crowd(stock, [*before, *candidates])
-        for party in before:
-            self.crowd.add(party)
+        self.crowd.fill(before)
         for party in before:
             if not self.crowd.guarded(party) and (unsafe := self._unsafe(party)):
                 lost = self.crowd.split(party, unsafe)

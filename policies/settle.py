@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from policies import names
 from policies.claims import Claims
 from policies.constraints import Constraints
+from policies.crowding import Stock
 from policies.decision import Cut, Decision, Evict, Layout, Planned, Release, Waiting
 from policies.evictions import stale_holders
 from policies.ground import Ground
@@ -22,7 +23,7 @@ from policies.memo import Memo
 from policies.nodesets import Nodes, nodes_in
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
 from policies.plan import Demand, Planner
-from policies.promise import Claim, Role, Stock, release
+from policies.promise import Claim, Role, release
 from policies.queueing import in_order
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of

@@ -1,11 +1,13 @@
 """Run the reconciler: `python -m reconciler`. Stands for election and, while it leads, decides for the whole cluster."""
 
+import gc
 import math
 import secrets
 import signal
 import socket
 import threading
 import time
+from typing import Final
 
 import click
 import structlog
@@ -19,6 +21,8 @@ from reconciler.controller import Controller
 from reconciler.health import Pulse, serve
 
 LEASE = "apportion-reconciler"
+
+_OBJECTS: Final = 10_000  # between collections: a plan makes many that all live until it ends, and hardly any cycle
 
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
@@ -44,6 +48,7 @@ def main(
         client = Client.load(kubeconfig, user_agent=f"apportion-reconciler/{__version__}", dry_run=dry_run)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
+    gc.set_threshold(_OBJECTS)
     pulse, renew_s = Pulse(), lease_seconds * 2 / 3
 
     def term(leadership: Leadership) -> Controller:

@@ -104,6 +104,35 @@ def test_slices_that_cannot_be_are_told_of_and_their_board_is_not_cut(placements
     assert not found.boards[0].cuttable
 
 
+TURN = {"profile": "gpu", "used": False}
+
+
+@pytest.mark.parametrize(
+    ("how", "slices"),
+    [
+        pytest.param({"mode": "timeslicing"}, [{"profile": "gpu.shared", "used": True}] * 4, id="turns"),
+        pytest.param({"mode": "timeslicing", "fixed": True}, [TURN] * 4, id="turns-called-gpu"),
+        pytest.param({"mode": "timeslicing", "fixed": True}, [{"profile": "gpu-turn", "used": False}], id="renamed"),
+        pytest.param({"mode": "mps", "fixed": True}, [TURN] * 4, id="mps-called-gpu"),
+        pytest.param({"mode": "mig", "fixed": True}, [TURN] * 7, id="mig-of-strategy-single"),
+        pytest.param({"mode": "mig", "fixed": True}, [free("1g.5gb", 6), free("1g.5gb", 6)], id="turns-on-a-mig-slice"),
+    ],
+)
+def test_devices_that_are_listed_as_pods_ask_for_them_are_nothing_to_doubt(how, slices):
+    """As docs/adr/0024 has them and docs/fixed-layouts.md promises; such boards are not cut for another reason."""
+    found = seen(replace(BOARD, **how), placements={"0": slices})
+    assert found.faults == ()
+    assert not found.boards[0].cuttable
+    assert len(found.boards[0].slices) == len(slices)
+
+
+def test_turns_are_nothing_to_doubt_where_only_the_label_says_the_mode():
+    """What the sandbox's node t4:timeslicing=1 reports, before its boards are known."""
+    turns = {"0": [{"profile": "gpu.shared", "used": False}] * 4}
+    told = view_node(make_node("t4", "Tesla-T4", mode="timeslicing", placements=turns))
+    assert told.faults == ()
+
+
 def test_slices_of_a_board_that_is_not_there_are_told_of():
     found = seen(BOARD, placements={"0": [], "99": [free("1g.5gb", 6)]})
     assert found.faults == (f"{STATUS}: board: 99: the node has no such board",)

@@ -179,7 +179,17 @@ def test_the_default_policy_holds_for_others_whatever_older_one_stands_beside_it
     beside = policy(key="apportion-system/a", created=OLD)
     policies = Policies([default, beside])
     assert policies.governing("team-a") == default
-    assert list(policies.unready) == ["GpuPolicy apportion-system/a"]
+    why = (
+        "pods of apportion-system are not reviewed, and of its policies only the one called default holds elsewhere: "
+        "move it to the namespace that it is for"
+    )
+    assert policies.unready == {"GpuPolicy apportion-system/a": ("NoEffect", why)}
+
+
+def test_a_policy_of_our_namespace_that_is_not_the_default_says_that_it_has_no_effect_also_alone():
+    """Its author is warned when it is written; who reads it later has only its condition."""
+    beside = [policy(key=f"apportion-system/{name}") for name in ("a", "b")]
+    assert [reason for reason, _ in Policies(beside).unready.values()] == ["NoEffect", "NoEffect"]
 
 
 def test_an_invalid_policy_governs_with_its_faults_and_disturbs_no_other():

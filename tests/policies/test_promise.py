@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.promise import Claim, Role, Stock, release
+from policies.crowding import Stock
+from policies.promise import Claim, Role, release
 
 RELEASED, CANDIDATE, COMING, LATER = Role
 ONE = (("1g.5gb", 1),)
