@@ -137,7 +137,7 @@ def _placed(
 def _inventory(board: BoardState) -> BoardInventory:
     """Return what is told of a board: of one with a fixed layout only the profiles that it has, for it will make no others."""
     entry = board.inventory
-    if board.fixed is None:
+    if board.fixed is None or board.fixed.fixture.passing:
         return entry
     layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
     made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}

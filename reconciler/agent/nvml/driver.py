@@ -49,7 +49,7 @@ class NvmlDriver:
         with self._on(board) as found:
             if self._mig(found):
                 return tuple(instance.item for instance in self._instances(found) if instance.whole)
-            return self._mps.slices(board) if self._mps else ()
+            return self._mps.slices(found) if self._mps else ()
 
     def orphans(self, board: str) -> tuple[Slice, ...]:
         """Return GPU instances without a compute instance; one that is divided among several is not ours to remove."""
@@ -83,7 +83,7 @@ class NvmlDriver:
         """Remove a slice or an orphan. Raises DriverError; InUse names the processes."""
         with self._on(board) as found:
             if item.start is None:
-                self._with_mps().destroy(found.inventory, item)
+                self._with_mps().destroy(found, item)
                 return
             present = self._instances(found, item.profile)
             instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
@@ -101,7 +101,7 @@ class NvmlDriver:
             if found.inventory.switch != "live":
                 raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
             what = f"switch MIG mode of GPU {found.inventory.index} on"
-            if self._mps and self._mps.slices(board):
+            if self._mps and self._mps.slices(found):
                 raise InUse(f"{what}: it has MPS slices")
             with asking(what):
                 status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
@@ -110,10 +110,10 @@ class NvmlDriver:
                 error.args = (f"{error}{instances.holders(found, self._name)}",)
                 raise error
 
-    def mps_enabled(self, board: str) -> bool:
-        """Return whether a control daemon is kept for a board and nobody gets past it. Raises DriverError."""
+    def mps_enabled(self, board: str) -> bool | None:
+        """Return whether a control daemon is kept for a board and nobody gets past it; None: a part of it. Raises DriverError."""
         with self._on(board) as found:
-            return self._mps is not None and self._mps.enabled(found)
+            return self._mps.enabled(found, mig=self._mig(found)) if self._mps else False
 
     def enable_mps(self, board: str) -> None:
         """Keep a control daemon for a board; whether it serves, `boards` says. Raises NotSupported in MIG mode."""
@@ -123,9 +123,9 @@ class NvmlDriver:
             self._with_mps().enable(found)
 
     def disable_mps(self, board: str) -> None:
-        """End the control daemon of a board. Raises InUse while it has MPS slices."""
+        """End the control daemon of a board; as long as it has MPS slices, only start it no more. Raises DriverError."""
         with self._on(board) as found:
-            self._with_mps().disable(found)
+            self._with_mps().disable(found, mig=self._mig(found))
 
     def clients(self, board: str) -> tuple[Client, ...]:
         """Return the processes that use a board by MPS, by their PIDs on the node. Raises DriverError."""
@@ -176,11 +176,13 @@ class NvmlDriver:
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
         """Return a board with what may have changed since it was described; None for what it does not say now."""
-        fault, mig = session.fault(board.uuid) or (self._mps and self._mps.fault(board.uuid)), None
+        fault, mig = session.fault(board.uuid), None
         try:
             mig = self._mig(board)
         except DriverError as error:
             fault = str(error)
+        if self._mps and not mig:  # a daemon that is left on a board in MIG mode is in nobody's way
+            fault = fault or self._mps.fault(board.uuid)
         return msgspec.structs.replace(board.inventory, mig=mig, fault=fault)
 
     def _mig(self, board: Board) -> bool:
