@@ -183,5 +183,9 @@ class GpuIsLost(DriverError):  # noqa: N818
     """NVML_ERROR_GPU_IS_LOST: the board fell off the bus or has become inaccessible."""
 
 
+class NotOpen(DriverError):  # noqa: N818 (as above)
+    """The library has lost the driver, which was unloaded or replaced beneath it: nothing works until it is opened anew."""
+
+
 class NoPermission(DriverError):  # noqa: N818
     """NVML_ERROR_NO_PERMISSION: the agent runs without the rights that MIG needs."""

@@ -1,6 +1,7 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -20,26 +21,40 @@ from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
+_FIRST_PAUSE_S: Final = 1.0  # between opening NVML and opening it again; doubles
+_LONGEST_PAUSE_S: Final = 60.0
 _NO_MPS: Final = f"this agent has no MPS control daemon; label the node {names.PARTITIONING_LABEL}={names.MIG}"
 
 
 class NvmlDriver:
     """The boards of this node. Any thread may ask; on each board one thing is done at a time.
 
+    NVML is opened at the first call. When it has lost its driver, or there are more boards than it knew, the next look at the
+    boards opens it anew, with pauses that grow as long as that does not help.
+
     Args:
         mps: slices and daemons of boards in MPS mode; None where there can be no daemons.
         name: names a process to people, by its PID.
+        clock: monotonic, in seconds.
     """
 
-    def __init__(self, mps: MpsBoards | None = None, *, name: Callable[[int], str] = str) -> None:
-        self._mps, self._name = mps, name
+    def __init__(
+        self,
+        mps: MpsBoards | None = None,
+        *,
+        name: Callable[[int], str] = str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._mps, self._name, self._clock = mps, name, clock
+        self._opened_at = self._pause_s = 0.0
+        self._stricken: dict[str, str] = {}
         self._session: Session | None = None
         self._opening = threading.Lock()
 
     def boards(self) -> tuple[BoardInventory, ...]:
         """Return the boards, by index. Raises DriverError without library, driver or boards."""
         with self._opening:
-            session = self._open()
+            session = self._renewed(self._open())
             session.ask_again()
         found = [self._now(session, board) for board in session.boards.values()]
         return tuple(sorted((*found, *session.undescribed), key=lambda board: board.index))
@@ -158,27 +173,44 @@ class NvmlDriver:
             if self._session:
                 self._session.close()
             self._session = None
+            self._stricken = {}
 
     # NVML -------------------------------------------------------------------------------------------------------------
 
     def _open(self) -> Session:
         if self._session is None:
-            self._session = Session()
+            self._session = Session(self._stricken)
+        return self._session
+
+    def _renewed(self, session: Session) -> Session:
+        """Return NVML opened anew if it has to be; the same one while it is too early for that. Raises DriverError."""
+        if not session.outdated():
+            self._pause_s = 0.0
+            return session
+        now = self._clock()
+        if now < self._opened_at + self._pause_s:
+            return session
+        self._opened_at, self._pause_s = now, min(_LONGEST_PAUSE_S, 2 * self._pause_s or _FIRST_PAUSE_S)
+        session.close()
+        self._session = None
+        self._session = Session(self._stricken)
         return self._session
 
     @contextmanager
     def _on(self, board: str) -> Iterator[Board]:
         """Return a board that nobody else works on meanwhile: an instance that goes while they are listed fails the list."""
         with self._opening:
-            found = self._open().board(board)
-        with found.turn:
+            session = self._open()
+            found = session.board(board)
+        with session.on(found):
             yield found
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
         """Return a board with what may have changed since it was described; None for what it does not say now."""
         fault, mig = session.fault(board.uuid), None
         try:
-            mig = self._mig(board)
+            with session.on(board):
+                mig = self._mig(board)
         except DriverError as error:
             fault = str(error)
         if self._mps and not mig:  # a daemon that is left on a board in MIG mode is in nobody's way
