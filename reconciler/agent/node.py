@@ -144,7 +144,7 @@ def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
         basis=read_layouts(names.SPEC_BASIS, annotations, faults),
         cut=annotations.get(names.SPEC_CUT) == plan,
     )
-    return order if plan != annotations.get(names.STATUS_PLAN, "") else None
+    return order if plan and plan != annotations.get(names.STATUS_PLAN, "") else None
 
 
 def _nvidias(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
