@@ -35,6 +35,7 @@ class Session:
         self._stricken = stricken
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
         self._xids: XidWatch | None = None
+        self._blind = ""  # why there are no events, as was told
         with asking("open NVML"):
             pynvml.nvmlInit()
         try:
@@ -129,8 +130,11 @@ class Session:
             for uuid, xid in self._xids.take():
                 self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
                 _log.error("board_stricken", board=uuid, xid=xid)
+            self._blind = ""
         except DriverError as error:
-            _log.warning("no_xid_events", error=str(error))
+            if str(error) != self._blind:  # once, and not with each pass
+                _log.warning("no_xid_events", error=str(error))
+            self._blind = str(error)
 
     def _unwatch(self) -> None:
         if self._xids:
