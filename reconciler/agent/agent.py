@@ -5,7 +5,7 @@ kubelet has not taken over an announcement or a board has failed, it asks to be 
 """
 
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ from reconciler.agent.verdict import Verdict, verdict
 ROUNDS: Final = 4  # no more MPS, MIG mode, what was lost, what is ordered; then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 
-_DISAGREES: Final = "the kubelet does not offer what is announced, or still offers what is withdrawn"
+_NAMED: Final = 3  # devices in a message; with one of them one can look for the others
 
 _log: Final = structlog.get_logger()
 
@@ -128,8 +128,9 @@ class NodeAgent:
         refused = self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
         self._note_told(boards.values(), steps, now)
-        if listed != _healthy(devices, refused):
-            return self._wait_for_kubelet(node, _DISAGREES, now)
+        healthy = _healthy(devices, refused)
+        if listed != healthy:
+            return self._wait_for_kubelet(node, _disagreement(healthy, listed), now)
         self._pace.kubelet_agrees()
         plan = node.annotations.get(names.STATUS_PLAN, "")
         if node.order and all(_dealt_with(boards.get(index), steps[index]) for index in node.order.target):
@@ -258,6 +259,18 @@ def _healthy(devices: Devices, refused: Collection[str]) -> frozenset[str]:
     """Return the devices that pods can get, but for those of resources that the kubelet refuses."""
     taken = (found for resource, found in devices.items() if resource not in refused)
     return frozenset(device for found in taken for device, healthy in found.items() if healthy)
+
+
+def _disagreement(announced: frozenset[str], listed: frozenset[str]) -> str:
+    """Return in what the kubelet differs, by the ids of devices."""
+    kinds = (("does not offer", announced - listed), ("offers, without or against our word,", listed - announced))
+    found = [f"{how} {_few(sorted(devices))}" for how, devices in kinds if devices]
+    return f"the kubelet {' and '.join(found)}"
+
+
+def _few(devices: Sequence[str]) -> str:
+    more = len(devices) - _NAMED
+    return ", ".join(devices[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _log_refusals(node: NodeState, steps: Mapping[int, Step]) -> None:

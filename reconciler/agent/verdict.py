@@ -55,8 +55,10 @@ def verdict(
 
 def _failed(boards: Iterable[BoardState], pace: Pace) -> Iterator[tuple[str, str]]:
     for board in boards:
-        if why := board.inventory.fault or pace.failure(board.inventory.uuid):
+        if why := board.inventory.fault:
             yield names.BOARD_FAILED, f"{_called(board)}: {why}"
+        elif why := pace.failure(board.inventory.uuid):  # a process that it names may have gone
+            yield names.BOARD_FAILED, f"{_called(board)}: {why}, when it was last tried"
 
 
 def _foreign(boards: Iterable[BoardState]) -> Iterator[tuple[str, str]]:

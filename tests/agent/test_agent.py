@@ -359,7 +359,11 @@ def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does
     assert max(pauses) == 1.0
     assert len(pauses) < 60
     assert [list(patch["status"]) for patch in world.patches[told:]] == [["conditions"]]
-    assert world.condition()[:2] == ("False", "KubeletDisagrees")
+    assert world.condition() == (
+        "False",
+        "KubeletDisagrees",
+        f"the kubelet does not offer {world.uuids[0]}/7g.40gb/0",
+    )
     assert not world.dealt_with
     world.now += 3600.0
     world.act()

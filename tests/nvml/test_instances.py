@@ -174,6 +174,13 @@ def test_an_instance_that_a_person_has_divided_is_neither_offered_nor_removed(ma
         driver.destroy(board, Slice("3g.20gb", 0))
     with pytest.raises(InsufficientResources, match=r"2g\.10gb at 2 overlaps 3g\.20gb at 0"):
         driver.create(board, Slice("2g.10gb", 2))
+    with pytest.raises(InvalidArgument) as caught:
+        driver.create(board, Slice("3g.20gb", 0))
+    number = pynvml.nvmlGpuInstanceGetInfo(instance).id
+    assert str(caught.value) == (
+        "3g.20gb at 0 cannot be made: somebody has divided the GPU instance at its place among 2 compute instances; remove them "
+        f"and it: nvidia-smi mig -dci -i 0 -gi {number}; nvidia-smi mig -dgi -i 0 -gi {number}"
+    )
     driver.create(board, Slice("3g.20gb", 4))
 
 

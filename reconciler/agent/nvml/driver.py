@@ -84,8 +84,9 @@ class NvmlDriver:
             if profile is None:
                 raise InvalidArgument(f"{found.model.name} has no profile {item.profile}")
             present = self._instances(found)
-            if any(instance.item == item for instance in present):
-                raise InvalidArgument(f"{item} exists already")
+            for instance in present:
+                if instance.item == item:
+                    raise InvalidArgument(f"{item} {_already(found, instance)}")
             try:
                 instances.create(found, profile, item.start)
             except DriverError as error:
@@ -239,3 +240,14 @@ class NvmlDriver:
         if self._mps is None:
             raise NotSupported(_NO_MPS)
         return self._mps
+
+
+def _already(board: Board, instance: instances.Instance) -> str:
+    """Return why there cannot be another instance at the same place, and what a person who has divided it can do."""
+    if instance.whole or not instance.parts:
+        return "exists already"
+    which = f"-i {board.inventory.index} -gi {instance.number}"
+    return (
+        f"cannot be made: somebody has divided the GPU instance at its place among {len(instance.parts)} compute instances; remove "
+        f"them and it: nvidia-smi mig -dci {which}; nvidia-smi mig -dgi {which}"
+    )
