@@ -19,7 +19,7 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.pods import Tell
-from reconciler.agent.report import report_hung, report_stopped
+from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
@@ -127,7 +127,7 @@ def main(
                 structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
                 _run(service, stop)
                 hangs = service.hangs()
-                service.conclude(partial(report_hung, hangs) if hangs else report_stopped)
+                service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
                 machine.close()
     recorder.close()
     client.close()

@@ -29,7 +29,7 @@ from reconciler.agent.report import Patch, report, report_away, report_failed, r
 from reconciler.agent.statefile import StateError
 from reconciler.agent.steps import Keep, Recut, Refuse, Step, Withdraw, Work, carry_out, next_steps
 from reconciler.agent.tenants import Tenants
-from reconciler.agent.verdict import Verdict, verdict
+from reconciler.agent.verdict import NOT_OURS, Verdict, verdict
 
 ROUNDS: Final = 4  # no more MPS, MIG mode, what was lost, what is ordered; then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
@@ -86,10 +86,8 @@ class NodeAgent:
 
     def act(self, node: NodeState, now: float) -> Outcome:
         """Bring the boards as far towards the order as can be now, at `now` seconds since the epoch."""
-        if not node.mode:
-            return Outcome(self._not_ours(node, now))
         try:
-            return self._act(node, now)
+            return self._act(node, now) if node.mode else self._not_ours(node, now)
         except DriverError as error:
             patch = report_no_boards(node, Verdict(ok=False, reason=names.NO_BOARDS, message=str(error)), now)
         except KubeletBehind as error:
@@ -160,11 +158,15 @@ class NodeAgent:
         look_s = [self._pace.next_look_s(now), *(LOOK_AGAIN_S for board in boards.values() if not board.answers)]
         return Outcome(patch, again_s=min((pause_s for pause_s in look_s if pause_s is not None), default=None))
 
-    def _not_ours(self, node: NodeState, now: float) -> Patch | None:
-        """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""
-        message = "; ".join((*node.faults, *unheeded(node)))
-        unreadable = Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message)
-        return report_verdict(node, unreadable, now) if message else None
+    def _not_ours(self, node: NodeState, now: float) -> Outcome:
+        """Undo what was set of a node that has lost its label; of one that never had it, or a wrong one, nothing is touched."""
+        if message := "; ".join((*node.faults, *unheeded(node))):
+            return Outcome(report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now))
+        if node.condition is None:
+            return Outcome(None)
+        if node.resources or self._boards.bear_mps():
+            return self._act(msgspec.structs.replace(node, order=None), now)
+        return Outcome(report_verdict(node, NOT_OURS, now))
 
     def _work(self, node: NodeState, holds: Holds, now: float) -> tuple[dict[int, BoardState], dict[int, Step]]:
         """Carry out what can be done now; return the boards as they are then, and what remains to be waited for.

@@ -92,11 +92,17 @@ class Boards:
         """Return the boards by index; what one cannot say is its fault. Raises DriverError, KubeletError."""
         listed = self._kubelet.allocatable()
         entries = known_boards(self._driver.boards(), node.inventory)
-        fixtures = self._fixed.of(node.labels, node.mode, entries)
-        return {
+        fixtures = self._fixed.of(node.labels, node.mode, entries) if node.mode else {}
+        found = {
             entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds, now=now)
             for entry in entries
         }
+        # Of a node that is not ours any more only what is left of MPS is our concern.
+        return {index: board for index, board in found.items() if node.mode or board.switching}
+
+    def bear_mps(self) -> bool:
+        """Return whether any board bears something of MPS: a daemon, slices, or what was set for it. Raises DriverError."""
+        return any(self._driver.mps_enabled(board.uuid) is not False for board in self._driver.boards())
 
     def _board(
         self,

@@ -9,6 +9,7 @@ import pytest
 from policies import names
 from reconciler.agent.driver import device_id
 from reconciler.agent.pace import SETTLE_S
+from reconciler.agent.retreat import retreat
 from tests.agent.fixed.node import FixedNode
 from tests.agent.hardware import NvmlHardware
 from tests.agent.world import World, layout
@@ -20,6 +21,7 @@ pytestmark = needs_gcc
 
 TWELVE = "nvidia.com/gpu-12gb"
 DEFAULT, EXCLUSIVE = pynvml.NVML_COMPUTEMODE_DEFAULT, pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+NOT_OURS = "the node has no label nos.nebuly.com/gpu-partitioning any more: its boards are not ours to cut"
 SWITCH = "MIG mode is off; stop what runs on it, run nvidia-smi -i 0 -mig 1 and reset it"
 
 
@@ -181,3 +183,39 @@ def test_a_daemon_that_cannot_serve_keeps_no_board_in_mps(make):
     world.label(PARTITIONING_LABEL=names.MIG)
     world.run()
     assert (world.left(), world.inventory().mig) == (GONE, True)
+
+
+@pytest.mark.parametrize("product", [A100, H100])
+def test_what_was_set_of_a_node_is_undone_when_it_loses_its_label(make, product):
+    """The DaemonSet takes the agent away then: what it leaves behind, nobody ends."""
+    world = make(product)
+    world.label(PARTITIONING_LABEL=None)
+    world.settle()
+    assert (world.left(), world.allocatable(), world.read().reported) == (GONE, {}, {})
+    assert world.condition() == ("False", "NotPartitioned", NOT_OURS)
+
+
+def test_a_pod_on_a_node_that_has_lost_its_label_keeps_its_slice_until_it_ends(make):
+    world = make(A100)
+    world.bind("team-a/train", TWELVE)
+    world.run()
+    pid = world.daemons.pid(world.board)
+    world.label(PARTITIONING_LABEL=None)
+    world.settle()
+    assert (world.daemons.pid(world.board), world.reported()) == (pid, ["12gb team-a/train"])
+    waits = f"GPU 0 ({world.board}): waits for the pods that hold 12gb to end"
+    assert world.condition() == ("False", "NotPartitioned", f"{NOT_OURS}; {waits}")
+    retreat(world.driver, world._kubelet)
+    assert world.daemons.pid(world.board) == pid, "nor at the end of the agent"
+    world.end("team-a/train")
+    world.settle()
+    assert world.left() == GONE
+
+
+def test_an_agent_that_ends_on_a_node_without_its_label_leaves_nothing_of_mps(make):
+    """It is told to end at the same moment as that the label is gone, so it may not have come to a pass."""
+    world = make(A100)
+    world.now += SETTLE_S
+    world._assert_allowed = lambda *_: None
+    retreat(world.driver, world._kubelet)
+    assert world.left() == GONE
