@@ -184,7 +184,7 @@ class NvmlDriver:
         return self._session
 
     def _renewed(self, session: Session) -> Session:
-        """Return NVML opened anew if it has to be; the same one while it is too early for that. Raises DriverError."""
+        """Return NVML opened anew if it has to be; the same one while it is too early for that, or cannot be."""
         if not session.outdated():
             self._pause_s = 0.0
             return session
@@ -193,8 +193,11 @@ class NvmlDriver:
             return session
         self._opened_at, self._pause_s = now, min(_LONGEST_PAUSE_S, 2 * self._pause_s or _FIRST_PAUSE_S)
         session.close()
-        self._session = None
-        self._session = Session(self._stricken)
+        try:
+            self._session = Session(self._stricken)
+        except DriverError as error:  # what boards there are is known: they have not gone
+            session.closed = str(error)
+            return session
         return self._session
 
     @contextmanager

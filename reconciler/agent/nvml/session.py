@@ -24,6 +24,7 @@ class Session:
     Attributes:
         boards: those that have been described, by UUID.
         lost: whether a call has found that the library has lost the driver.
+        closed: why nothing can be asked any more; "" while it is open.
 
     Args:
         stricken: UUID -> why, of boards that an XID has told of; added to.
@@ -31,7 +32,8 @@ class Session:
 
     def __init__(self, stricken: dict[str, str]) -> None:
         self.boards: dict[str, Board] = {}
-        self.lost = self._closed = False
+        self.lost = False
+        self.closed = ""
         self._stricken = stricken
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
         self._xids: XidWatch | None = None
@@ -83,13 +85,15 @@ class Session:
 
     def watch(self) -> XidWatch:
         """Return a watch of all boards that are known. Raises DriverError."""
-        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()}, lambda: self._closed)
+        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()}, lambda: bool(self.closed))
 
     def close(self) -> None:
         """Let go of NVML, when nobody works on a board any more, but for calls that hang: handles are worth nothing after that."""
+        if self.closed:
+            return
         turns = [board.turn for board in self.boards.values() if board.turn.acquire(timeout=_TURN_S)]
         self._unwatch()
-        self._closed = True
+        self.closed = "NVML has been opened anew"
         quietly(pynvml.nvmlShutdown)
         for turn in turns:
             turn.release()
@@ -98,8 +102,8 @@ class Session:
     def on(self, board: Board) -> Iterator[Board]:
         """Take one's turn on a board. Raises DriverError if NVML has been closed meanwhile."""
         with board.turn:
-            if self._closed:
-                raise DriverError(f"GPU {board.inventory.index}: NVML has been opened anew")
+            if self.closed:
+                raise DriverError(self.closed)
             try:
                 yield board
             except NotOpen:
