@@ -59,8 +59,9 @@ class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
     Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold
-    slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
-    the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they are announced.
+    slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the
+    pods that are bound to the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they
+    are announced.
     """
 
     def __init__(
