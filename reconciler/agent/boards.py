@@ -130,10 +130,11 @@ class Boards:
         mode = fixture.mode if fixture else entry.mode or node.mode
         serves = fault is None
         # A board that is held as a whole is left as it is, by us and by the leader; on it, nobody else is given anything.
-        fault = fault or next((str(held) for held in foreign if held.item is None), None)
+        taken = next((str(held) for held in foreign if held.item is None), None)
+        fault = fault or taken
         alone, of_mode = self._pace.left_alone(entry.uuid, now), mode_fault(entry, mode)
         fault = fault or alone or of_mode
-        free = answers and not alone and not (fixture and fixture.kept)
+        free = answers and not taken and not alone and not (fixture and fixture.kept)
         switching = free and _switches_mps(mode, mps, slices, of_mode)
         if switching and fixture is None and mode != names.MPS:
             fixture = Fixture(mode=mode, passing=True)
