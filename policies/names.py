@@ -113,6 +113,7 @@ STATE_NOT_KEPT: Final = "StateNotKept"  # False: the agent cannot keep on the no
 AGENT_FAILED: Final = (
     "AgentFailed"  # False: the agent has met with what it does not understand, by its own fault or not
 )
+NOT_PARTITIONED: Final = "NotPartitioned"  # False: the node's label is gone, so its boards are not ours any more
 AGENT_STOPPED: Final = "AgentStopped"  # False: the agent has ended, and its device plugins with it
 KUBELET_DISAGREES: Final = "KubeletDisagrees"  # False: the kubelet does not answer, or not offer what is announced
 FOREIGN_GATE: Final = "HeldByAnotherGate"

@@ -1,5 +1,6 @@
 """Run a node agent: `python -m reconciler.agent --node-name n1` serves this machine; `--simulated` all simulated nodes."""
 
+import contextlib
 import signal
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.pods import Tell
-from reconciler.agent.report import report_stopped
+from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
@@ -98,6 +99,7 @@ def main(
     else:
         from reconciler.agent.machine import Machine
         from reconciler.agent.mps.site import MpsSite
+        from reconciler.agent.sole import sole
 
         service = Service(client, lambda _node, _pods: machine.agent(), node=node_name, workers=1)
         machine = Machine(
@@ -110,13 +112,23 @@ def main(
             pods=partial(service.pods, node_name),
             changed=service.resync,
         )
-        service.start()
-        machine.start()
-        with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
-            structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
-            _run(service, stop)
-        service.conclude(report_stopped)
-        machine.close()
+        begun = threading.Event()
+        with contextlib.ExitStack() as stack:
+            bound = _answering(
+                stack,
+                port,
+                lambda: not begun.is_set() or (service.alive() and machine.alive()),
+                lambda: begun.is_set() and service.ready(),
+            )
+            if stack.enter_context(sole(state_directory, stop)):
+                service.start()
+                machine.start()
+                begun.set()
+                structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
+                _run(service, stop)
+                hangs = service.hangs()
+                service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
+                machine.close()
     recorder.close()
     client.close()
     structlog.get_logger().info("stopped")
@@ -132,10 +144,19 @@ def _serve_simulated(
         labels=selector,
         workers=workers,
     )
-    service.start()
-    with serve(port, service.alive, service.ready) as bound:
+    with contextlib.ExitStack() as stack:
+        bound = _answering(stack, port, service.alive, service.ready)
+        service.start()
         structlog.get_logger().info("started", server=client.server, port=bound, selector=selector, latency=latency)
         _run(service, stop)
+
+
+def _answering(stack: contextlib.ExitStack, port: int, alive: Callable[[], bool], ready: Callable[[], bool]) -> int:
+    """Answer probes until the stack is left; return the port."""
+    try:
+        return stack.enter_context(serve(port, alive, ready))
+    except OSError as error:
+        raise click.ClickException(f"--port {port}: {error.strerror}") from error
 
 
 def _made(directory: Path) -> Path:

@@ -5,7 +5,7 @@ kubelet has not taken over an announcement or a board has failed, it asks to be 
 """
 
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -29,12 +29,12 @@ from reconciler.agent.report import Patch, report, report_away, report_failed, r
 from reconciler.agent.statefile import StateError
 from reconciler.agent.steps import Keep, Recut, Refuse, Step, Withdraw, Work, carry_out, next_steps
 from reconciler.agent.tenants import Tenants
-from reconciler.agent.verdict import Verdict, verdict
+from reconciler.agent.verdict import NOT_OURS, Verdict, verdict
 
 ROUNDS: Final = 4  # no more MPS, MIG mode, what was lost, what is ordered; then nothing is left to do
 LOOK_AGAIN_S: Final = 5.0  # for a driver or a kubelet that does not answer
 
-_DISAGREES: Final = "the kubelet does not offer what is announced, or still offers what is withdrawn"
+_NAMED: Final = 3  # devices in a message; with one of them one can look for the others
 
 _log: Final = structlog.get_logger()
 
@@ -59,8 +59,9 @@ class NodeAgent:
     """The agent of one node, of a driver and a kubelet; used by one thread at a time.
 
     Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold
-    slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the pods that are bound to
-    the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they are announced.
+    slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the
+    pods that are bound to the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they
+    are announced.
     """
 
     def __init__(
@@ -86,10 +87,8 @@ class NodeAgent:
 
     def act(self, node: NodeState, now: float) -> Outcome:
         """Bring the boards as far towards the order as can be now, at `now` seconds since the epoch."""
-        if not node.mode:
-            return Outcome(self._not_ours(node, now))
         try:
-            return self._act(node, now)
+            return self._act(node, now) if node.mode else self._not_ours(node, now)
         except DriverError as error:
             patch = report_no_boards(node, Verdict(ok=False, reason=names.NO_BOARDS, message=str(error)), now)
         except KubeletBehind as error:
@@ -128,8 +127,9 @@ class NodeAgent:
         refused = self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
         self._note_told(boards.values(), steps, now)
-        if listed != _healthy(devices, refused):
-            return self._wait_for_kubelet(node, _DISAGREES, now)
+        healthy = _healthy(devices, refused)
+        if listed != healthy:
+            return self._wait_for_kubelet(node, _disagreement(healthy, listed), now)
         self._pace.kubelet_agrees()
         plan = node.annotations.get(names.STATUS_PLAN, "")
         if node.order and all(_dealt_with(boards.get(index), steps[index]) for index in node.order.target):
@@ -159,11 +159,15 @@ class NodeAgent:
         look_s = [self._pace.next_look_s(now), *(LOOK_AGAIN_S for board in boards.values() if not board.answers)]
         return Outcome(patch, again_s=min((pause_s for pause_s in look_s if pause_s is not None), default=None))
 
-    def _not_ours(self, node: NodeState, now: float) -> Patch | None:
-        """Return what to say of a node that is not labelled for partitioning: nothing, unless it is labelled wrongly."""
-        message = "; ".join((*node.faults, *unheeded(node)))
-        unreadable = Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message)
-        return report_verdict(node, unreadable, now) if message else None
+    def _not_ours(self, node: NodeState, now: float) -> Outcome:
+        """Undo what was set of a node that has lost its label; of one that never had it, or a wrong one, nothing is touched."""
+        if message := "; ".join((*node.faults, *unheeded(node))):
+            return Outcome(report_verdict(node, Verdict(ok=False, reason=names.NODE_UNREADABLE, message=message), now))
+        if node.condition is None:
+            return Outcome(None)
+        if node.resources or self._boards.bear_mps():
+            return self._act(msgspec.structs.replace(node, order=None), now)
+        return Outcome(report_verdict(node, NOT_OURS, now))
 
     def _work(self, node: NodeState, holds: Holds, now: float) -> tuple[dict[int, BoardState], dict[int, Step]]:
         """Carry out what can be done now; return the boards as they are then, and what remains to be waited for.
@@ -258,6 +262,18 @@ def _healthy(devices: Devices, refused: Collection[str]) -> frozenset[str]:
     """Return the devices that pods can get, but for those of resources that the kubelet refuses."""
     taken = (found for resource, found in devices.items() if resource not in refused)
     return frozenset(device for found in taken for device, healthy in found.items() if healthy)
+
+
+def _disagreement(announced: frozenset[str], listed: frozenset[str]) -> str:
+    """Return in what the kubelet differs, by the ids of devices."""
+    kinds = (("does not offer", announced - listed), ("offers, without or against our word,", listed - announced))
+    found = [f"{how} {_few(sorted(devices))}" for how, devices in kinds if devices]
+    return f"the kubelet {' and '.join(found)}"
+
+
+def _few(devices: Sequence[str]) -> str:
+    more = len(devices) - _NAMED
+    return ", ".join(devices[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _log_refusals(node: NodeState, steps: Mapping[int, Step]) -> None:

@@ -29,7 +29,8 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
         mode: how it is to be used: `mig`, `mps` or `timeslicing`.
         answers: whether the driver could tell of it; if not, it is shown as it was known last.
         healthy: whether its slices can serve.
-        mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
+        mps: whether it is kept for MPS: a control daemon serves it, or is being started again; None: a part of that is there.
+        switching: whether MPS is to be off, with what no pod holds of it, or on again, whatever its fault: that may be the daemon's.
         slices: what the driver has, complete.
         orphans: what the driver has, incomplete.
         used: slices that pods hold, by the kubelet.
@@ -44,7 +45,8 @@ class BoardState(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     answers: bool = True
     healthy: bool = True
-    mps: bool = False
+    mps: bool | None = False
+    switching: bool = False
     slices: tuple[Slice, ...] = ()
     orphans: tuple[Slice, ...] = ()
     used: frozenset[Slice] = frozenset()
@@ -90,11 +92,17 @@ class Boards:
         """Return the boards by index; what one cannot say is its fault. Raises DriverError, KubeletError."""
         listed = self._kubelet.allocatable()
         entries = known_boards(self._driver.boards(), node.inventory)
-        fixtures = self._fixed.of(node.labels, node.mode, entries)
-        return {
+        fixtures = self._fixed.of(node.labels, node.mode, entries) if node.mode else {}
+        found = {
             entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds, now=now)
             for entry in entries
         }
+        # Of a node that is not ours any more only what is left of MPS is our concern.
+        return {index: board for index, board in found.items() if node.mode or board.switching}
+
+    def bear_mps(self) -> bool:
+        """Return whether any board bears something of MPS: a daemon, slices, or what was set for it. Raises DriverError."""
+        return any(self._driver.mps_enabled(board.uuid) is not False for board in self._driver.boards())
 
     def _board(
         self,
@@ -122,15 +130,22 @@ class Boards:
         mode = fixture.mode if fixture else entry.mode or node.mode
         serves = fault is None
         # A board that is held as a whole is left as it is, by us and by the leader; on it, nobody else is given anything.
-        fault = fault or next((str(held) for held in foreign if held.item is None), None)
-        fault = fault or self._pace.left_alone(entry.uuid, now) or mode_fault(entry, mode)
+        taken = next((str(held) for held in foreign if held.item is None), None)
+        fault = fault or taken
+        alone, of_mode = self._pace.left_alone(entry.uuid, now), mode_fault(entry, mode)
+        fault = fault or alone or of_mode
+        free = answers and not taken and not alone and not (fixture and fixture.kept)
+        switching = free and _switches_mps(mode, mps, slices, of_mode)
+        if switching and fixture is None and mode != names.MPS:
+            fixture = Fixture(mode=mode, passing=True)
         used = _of_board(entry, slices, allocated)
         return BoardState(
             inventory=msgspec.structs.replace(entry, fault=fault),
             mode=mode,
             answers=answers,
-            healthy=serves and (mps or not any(bin_gb(item.profile) for item in slices)),
+            healthy=serves and (mps is not None or not any(bin_gb(item.profile) for item in slices)),
             mps=mps,
+            switching=switching,
             slices=slices,
             orphans=orphans,
             used=used,
@@ -149,8 +164,23 @@ class Boards:
         )
 
 
+def _switches_mps(mode: str, mps: bool | None, slices: Iterable[Slice], of_mode: str | None) -> bool:
+    """Return whether MPS is to be switched by us whatever the fault; `of_mode`: what a person must do for the mode.
+
+    Slices of a board that we can switch ourselves are for the leader to take away (docs/adr/0020); it plans nothing for a
+    board that waits for a person, nor for one that is not ours any more. A daemon that was only to serve out what is left
+    is called back when the mode is MPS again.
+    """
+    left = any(bin_gb(item.profile) for item in slices)
+    if mode == names.MPS:
+        return left and mps is False and of_mode is None
+    return (of_mode is not None or not mode) if left else mps is not False
+
+
 def mode_fault(board: BoardInventory, mode: str) -> str | None:
     """Return what a person must do before a board can be used in a mode; None if nothing."""
+    if not mode:  # it is not ours
+        return None
     if mode != names.MIG and board.mig:
         use = "MPS" if mode == names.MPS else "time-slicing"
         return f"MIG mode is on; for {use} run nvidia-smi -i {board.index} -mig 0"

@@ -126,8 +126,11 @@ class GpuDriver(Protocol):
         """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
         ...
 
-    def mps_enabled(self, board: str) -> bool:
-        """Return whether the board is kept for MPS by a control daemon; a daemon that cannot serve is the board's fault."""
+    def mps_enabled(self, board: str) -> bool | None:
+        """Return whether the board is kept for MPS by a control daemon; None if only a part of that is so, or is left of it.
+
+        A daemon that cannot serve is the board's fault. One that only serves out the slices that are left counts as none.
+        """
         ...
 
     def enable_mps(self, board: str) -> None:
@@ -135,7 +138,7 @@ class GpuDriver(Protocol):
         ...
 
     def disable_mps(self, board: str) -> None:
-        """End the control daemon of a board, which has no MPS slices any more."""
+        """End the control daemon of a board; as long as it has MPS slices, it is only started no more when it ends."""
         ...
 
     def device_uuid(self, board: str, item: Slice) -> str:
@@ -178,6 +181,10 @@ class NotSupported(DriverError):  # noqa: N818
 
 class GpuIsLost(DriverError):  # noqa: N818
     """NVML_ERROR_GPU_IS_LOST: the board fell off the bus or has become inaccessible."""
+
+
+class NotOpen(DriverError):  # noqa: N818 (as above)
+    """The library has lost the driver, which was unloaded or replaced beneath it: nothing works until it is opened anew."""
 
 
 class NoPermission(DriverError):  # noqa: N818

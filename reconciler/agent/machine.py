@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+from policies import names
 from policies.boards import inventory_model
 from policies.catalogue import BoardModel
 from reconciler.agent.agent import NodeAgent
@@ -18,12 +19,16 @@ from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.mps.shares import Sharing
 from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
+from reconciler.agent.node import NodeState
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.events import BoardEvents
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.processes import Processes
+from reconciler.agent.report import Patch, report_away, report_stopped
+from reconciler.agent.retreat import retreat
 from reconciler.agent.tenants import Tenants
+from reconciler.agent.verdict import NOT_OURS
 
 
 class Machine:
@@ -89,6 +94,14 @@ class Machine:
     def alive(self) -> bool:
         """Return whether both are watched."""
         return self._kubelet.alive() and self._events.alive()
+
+    def conclude(self, node: NodeState, now: float) -> Patch | None:
+        """Return what to say last of the node; if it is not ours any more, what was set of its boards is undone first."""
+        if node.labels.get(names.PARTITIONING_LABEL):
+            return report_stopped(node, now)
+        if node.condition:
+            retreat(self._driver, self._kubelet)
+        return report_away(node, NOT_OURS, now) if node.condition else None
 
     def close(self) -> None:
         """Take our devices from the kubelet, end the threads, and let go of the driver; MPS daemons go on to serve."""

@@ -22,7 +22,7 @@ from policies.annotations import (
 )
 from policies.model import Condition, Node
 from policies.needs import is_slice
-from policies.placement import resource_of
+from policies.placement import bin_gb, resource_of
 from policies.quantity import Quantity
 from policies.view import read_mode
 
@@ -98,8 +98,14 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resources(self) -> frozenset[str]:
-        """Return the resources that are ours to announce: all slices that it has, and what we reported last."""
-        reported = (resource_of(item.profile) for items in self.reported.values() for item in items)
+        """Return the resources that are ours to announce: all slices that it has, and what we reported last.
+
+        Of a node that is not ours any more only those of MPS, which we take away; others may have another plugin by now.
+        """
+        profiles = frozenset(item.profile for items in self.reported.values() for item in items)
+        if not self.mode:
+            return frozenset(resource_of(profile) for profile in profiles if bin_gb(profile))
+        reported = map(resource_of, profiles)
         return frozenset((*filter(is_slice, self.capacity), *reported))
 
     def reported_of(self, board: str) -> tuple[PlacedSlice, ...]:
@@ -144,7 +150,7 @@ def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
         basis=read_layouts(names.SPEC_BASIS, annotations, faults),
         cut=annotations.get(names.SPEC_CUT) == plan,
     )
-    return order if plan != annotations.get(names.STATUS_PLAN, "") else None
+    return order if plan and plan != annotations.get(names.STATUS_PLAN, "") else None
 
 
 def _nvidias(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:

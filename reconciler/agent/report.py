@@ -99,6 +99,15 @@ def report_stopped(node: NodeState, now: float) -> Patch | None:
     return report_away(node, Verdict(ok=False, reason=names.AGENT_STOPPED, message="its agent has ended"), now)
 
 
+def report_hung(where: str, node: NodeState, now: float) -> Patch | None:
+    """Return the patch that says where the agent hangs, and offers nothing: it is about to be ended for that."""
+    message = (
+        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; the "
+        "agent is started again"
+    )
+    return report_away(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), now)
+
+
 def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that says why the driver knows no boards, or None if the node says so already.
 
@@ -128,7 +137,7 @@ def _placed(
 def _inventory(board: BoardState) -> BoardInventory:
     """Return what is told of a board: of one with a fixed layout only the profiles that it has, for it will make no others."""
     entry = board.inventory
-    if board.fixed is None:
+    if board.fixed is None or board.fixed.fixture.passing:
         return entry
     layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
     made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}

@@ -97,7 +97,7 @@ def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
 
 def _next_step(order: Order | None, board: BoardState) -> Step:
     layouts = order.of(board.inventory.index) if order and not board.fixed else None
-    if board.inventory.fault:
+    if board.inventory.fault and not board.switching:
         return Refuse(board.inventory.fault) if layouts else KEEP
     if switch := _switch(board):
         return switch
@@ -130,7 +130,7 @@ def _ordered_step(board: BoardState, target: tuple[Placement, ...], basis: tuple
 
 def _switch(board: BoardState) -> EnableMig | SwitchMps | None:
     """Return what brings a board into its mode; None if it is in it, or what is left of another mode still serves."""
-    for_mps = board.mode == names.MPS or any(bin_gb(item.profile) for item in board.slices)
+    for_mps = board.mode == names.MPS or (not board.switching and any(bin_gb(item.profile) for item in board.slices))
     if board.mps is not for_mps:
         return SwitchMps(for_mps)
     if board.mode == names.MIG and not (board.inventory.mig or board.slices):

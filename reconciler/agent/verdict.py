@@ -1,6 +1,7 @@
 """What the agent says of its node as a whole, in one condition: whether every board can be cut, and all that is wrong."""
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,13 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str
 
 
+NOT_OURS: Final = Verdict(
+    ok=False,
+    reason=names.NOT_PARTITIONED,
+    message=f"the node has no label {names.PARTITIONING_LABEL} any more: its boards are not ours to cut",
+)
+
+
 def verdict(
     node: NodeState,
     boards: Collection[BoardState],
@@ -43,6 +51,8 @@ def verdict(
         pace: which boards have failed.
     """
     faults = [(names.NODE_UNREADABLE, fault) for fault in node.faults]
+    if not node.mode:
+        faults.append((NOT_OURS.reason, NOT_OURS.message))
     faults += _failed(boards, pace)
     faults += met
     faults += _foreign(boards)
@@ -55,8 +65,10 @@ def verdict(
 
 def _failed(boards: Iterable[BoardState], pace: Pace) -> Iterator[tuple[str, str]]:
     for board in boards:
-        if why := board.inventory.fault or pace.failure(board.inventory.uuid):
+        if why := board.inventory.fault:
             yield names.BOARD_FAILED, f"{_called(board)}: {why}"
+        elif why := pace.failure(board.inventory.uuid):  # a process that it names may have gone
+            yield names.BOARD_FAILED, f"{_called(board)}: {why}, when it was last tried"
 
 
 def _foreign(boards: Iterable[BoardState]) -> Iterator[tuple[str, str]]:

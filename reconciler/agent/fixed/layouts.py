@@ -1,14 +1,18 @@
 """The fixed layout of one node, by its labels and files, or by those that could be understood last."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from policies import names
 from policies.annotations import BoardInventory
 from policies.settings import DEFAULTS
-from reconciler.agent.driver import InvalidArgument, read_device_id
+from reconciler.agent.driver import WHOLE, InvalidArgument, read_device_id
 from reconciler.agent.fixed.files import ConfigMaps, Files, NodeFiles, no_config_maps
 from reconciler.agent.fixed.layout import Fixture, fixed_layout, in_turns, kept
 from reconciler.agent.fixed.pluginconfig import MOST_REPLICAS
+
+MOST_TURNS: Final = 1000
+"""Of a node. Each is named in its annotations, which hold 262,144 bytes: with the names of 500 pods, no more than so many."""
 
 
 class FixedLayouts:
@@ -36,6 +40,10 @@ class FixedLayouts:
         files = self._files.read(labels, faults)
         if not faults:
             found = self._laid_out(files, labels, mode, boards, faults)
+        if (turns := sum(map(_turns, found.values()))) > MOST_TURNS:
+            faults.append(
+                f"{len(boards)} GPUs in {turns} parts: a node reports {MOST_TURNS} at most: give fewer replicas"
+            )
         if faults:
             found = self._as_before(labels, mode, boards)
         else:
@@ -83,3 +91,8 @@ class FixedLayouts:
         understood = said.isdecimal() and 0 < int(said) <= MOST_REPLICAS
         replicas = int(said) if understood else DEFAULTS.quota.shared_replicas
         return {board.index: in_turns(replicas) for board in boards}
+
+
+def _turns(fixture: Fixture) -> int:
+    """Return by how many devices a board is announced."""
+    return sum(fixture.share(profile).replicas for profile in fixture.profiles or (WHOLE.profile,))

@@ -20,21 +20,28 @@ class Supervisor:
         self._site, self._pace, self._changed = site, pace or Pace(), changed
         self._daemons: dict[str, Daemon] = {}
 
-    def start(self, board: str, limit_mib: int) -> None:
-        """Keep a daemon for a board from now on: the one that runs, or a new one. Raises nothing: see `fault`."""
-        if board not in self._daemons:
-            daemon = Daemon(self._site, board, limit_mib, pace=self._pace, changed=self._changed)
-            self._daemons[board] = daemon
+    def start(self, board: str, limit_mib: int, *, again: bool = True) -> None:
+        """Keep a daemon for a board from now on: the one that runs, or a new one; unless `again`, only as long as it runs.
+
+        Raises nothing: see `fault`.
+        """
+        if daemon := self._daemons.get(board):
+            daemon.again = again
+        else:
+            self._daemons[board] = daemon = self._daemon(board, limit_mib, again=again)
             daemon.start()
 
     def stop(self, board: str) -> None:
-        """End the daemon of a board, with whatever uses it. Raises nothing."""
-        if daemon := self._daemons.pop(board, None):
-            daemon.stop()
+        """End the daemon of a board, whether we or an agent before us kept it, with whatever uses it. Raises nothing."""
+        (self._daemons.pop(board, None) or self._daemon(board, 0, again=False)).stop()
 
     def kept(self, board: str) -> bool:
         """Return whether a daemon is kept for a board, whether it serves or not."""
         return board in self._daemons
+
+    def retiring(self, board: str) -> bool:
+        """Return whether the daemon of a board is kept only as long as it runs."""
+        return board in self._daemons and not self._daemons[board].again
 
     def fault(self, board: str) -> str | None:
         """Return why the daemon of a board cannot serve; None if it can, or none is kept."""
@@ -55,3 +62,6 @@ class Supervisor:
             daemon.hasten()
         for daemon in leaving:
             daemon.leave()
+
+    def _daemon(self, board: str, limit_mib: int, *, again: bool) -> Daemon:
+        return Daemon(self._site, board, limit_mib, again=again, pace=self._pace, changed=self._changed)
