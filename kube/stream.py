@@ -47,11 +47,12 @@ class Stream:
     def _next(self) -> bytes:
         try:
             with unreachable_if_broken():
-                return self._response.read1(CHUNK)  # what is there, without waiting for more
+                chunk = self._response.read1(CHUNK)  # what is there, without waiting for more
         except (Unreachable, ValueError):  # ValueError: the socket was shut between two reads
             if self._interrupted:
                 return b""
             raise
+        return b"" if self._interrupted else chunk  # a socket of TLS that was shut hands out what is still encrypted
 
     def interrupt(self) -> None:
         """End the iteration of another thread, which may be waiting for a line."""

@@ -109,6 +109,11 @@ LAYOUT_INVALID: Final = "FixedLayoutInvalid"  # False: the files that fix the no
 LAYOUT_PENDING: Final = "FixedLayoutPending"  # False: pods hold slices that are not in the fixed layout
 ANOTHER_PLUGIN: Final = "AnotherDevicePlugin"  # False: something else announces GPUs on the node
 MIG_MANAGER: Final = "MigManagerIsPresent"  # False: NVIDIA's mig-manager cuts the node's boards too
+STATE_NOT_KEPT: Final = "StateNotKept"  # False: the agent cannot keep on the node what must outlive it
+AGENT_FAILED: Final = (
+    "AgentFailed"  # False: the agent has met with what it does not understand, by its own fault or not
+)
+NOT_PARTITIONED: Final = "NotPartitioned"  # False: the node's label is gone, so its boards are not ours any more
 AGENT_STOPPED: Final = "AgentStopped"  # False: the agent has ended, and its device plugins with it
 KUBELET_DISAGREES: Final = "KubeletDisagrees"  # False: the kubelet does not answer, or not offer what is announced
 FOREIGN_GATE: Final = "HeldByAnotherGate"

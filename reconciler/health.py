@@ -15,8 +15,8 @@ STUCK_S: Final = 60.0  # a cycle takes milliseconds; one that lasts this long wi
 class Pulse:
     """Tells whether a loop still turns: one that holds the lease without working must be ended from outside."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, stuck_s: float = STUCK_S) -> None:
+        self._clock, self._stuck_s = clock, stuck_s
         self._last: float | None = None
 
     def beat(self) -> None:
@@ -30,7 +30,7 @@ class Pulse:
     def alive(self) -> bool:
         """Return whether the loop, if there should be one, has turned lately."""
         last = self._last
-        return last is None or self._clock() - last < STUCK_S
+        return last is None or self._clock() - last < self._stuck_s
 
 
 @contextlib.contextmanager

@@ -1,9 +1,12 @@
 """Run a node agent: `python -m reconciler.agent --node-name n1` serves this machine; `--simulated` all simulated nodes."""
 
+import contextlib
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import click
 import structlog
@@ -16,56 +19,36 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.pods import Tell
-from reconciler.agent.report import report_stopped
+from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
 
-if TYPE_CHECKING:
-    from reconciler.agent.machine import Machine
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def _directory(name: str, default: str | None, text: str) -> Callable[[_Command], _Command]:
+    return click.option(name, default=default, type=click.Path(path_type=Path), help=text)
 
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
 @click.option("--node-name", default="", help="Of the node that this machine is; in a pod by the downward API.")
-@click.option(
-    "--kubelet-directory",
-    default="/var/lib/kubelet",
-    type=click.Path(path_type=Path),
-    help="With device-plugins and pod-resources in it.",
-)
-@click.option(
-    "--state-directory",
-    default="/var/lib/apportion",
-    type=click.Path(path_type=Path),
-    help="Of what must outlive the agent, on the node.",
-)
+@_directory("--kubelet-directory", "/var/lib/kubelet", "With device-plugins and pod-resources in it.")
+@_directory("--state-directory", "/var/lib/apportion", "Of what must outlive the agent, on the node.")
 @click.option(
     "--device-ids",
     default="env",
     type=click.Choice(["env", "cdi"]),
     help="How containers are told their devices: by a variable, or by CDI, whose names a reboot does not change.",
 )
-@click.option(
-    "--cdi-directory",
-    default="/var/run/cdi",
-    type=click.Path(path_type=Path),
-    help="Where the container runtime looks for CDI devices.",
-)
-@click.option(
-    "--mps-directory",
-    default="/run/apportion/mps",
-    type=click.Path(path_type=Path),
-    help="Of MPS daemons: the same path on the node and here.",
-)
+@_directory("--cdi-directory", "/var/run/cdi", "Where the container runtime looks for CDI devices.")
+@_directory("--mps-directory", "/run/apportion/mps", "Of MPS daemons: the same path on the node and here.")
 @click.option(
     "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
 )
 @click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
-@click.option(
-    "--mps-cgroup",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Directory of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]",
+@_directory(
+    "--mps-cgroup", None, "Of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]"
 )
 @click.option("--simulated", is_flag=True, help="Boards and kubelets in memory, for nodes without hardware.")
 @click.option("--latency", default="none", type=click.Choice([*LATENCIES]), help="What simulated hardware takes.")
@@ -116,50 +99,64 @@ def main(
     else:
         from reconciler.agent.machine import Machine
         from reconciler.agent.mps.site import MpsSite
+        from reconciler.agent.sole import sole
 
+        service = Service(client, lambda _node, _pods: machine.agent(), node=node_name, workers=1)
         machine = Machine(
             kubelet=kubelet_directory,
             state=_made(state_directory),
-            device_ids=device_ids,
             mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
             tell=tell,
             config_maps=KubeConfigMaps(client),
-            cdi=cdi_directory,
+            cdi=cdi_directory if device_ids == "cdi" else None,
+            pods=partial(service.pods, node_name),
+            changed=service.resync,
         )
-        _serve_machine(client, machine, stop, port, node_name)
+        begun = threading.Event()
+        with contextlib.ExitStack() as stack:
+            bound = _answering(
+                stack,
+                port,
+                lambda: not begun.is_set() or (service.alive() and machine.alive()),
+                lambda: begun.is_set() and service.ready(),
+            )
+            if stack.enter_context(sole(state_directory, stop)):
+                service.start()
+                machine.start()
+                begun.set()
+                structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
+                _run(service, stop)
+                hangs = service.hangs()
+                service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
+                machine.close()
     recorder.close()
     client.close()
     structlog.get_logger().info("stopped")
 
 
-def _serve_machine(client: Client, machine: "Machine", stop: threading.Event, port: int, node: str) -> None:
-    service = Service(client, lambda _node, pods: machine.agent(pods), node=node, workers=1)
-    service.start()
-    machine.start(service.resync)
-    with serve(port, lambda: service.alive() and machine.alive(), service.ready) as bound:
-        structlog.get_logger().info("started", server=client.server, port=bound, node=node)
-        _run(service, stop)
-    service.conclude(report_stopped)
-    machine.close()
-
-
 def _serve_simulated(
     client: Client, tell: Tell, stop: threading.Event, port: int, *, latency: str, selector: str, workers: int
 ) -> None:
-    def reject(pod: PodView, message: str) -> None:
-        tell(pod, names.ADMISSION_ERROR, message)
-
     config_maps = KubeConfigMaps(client)
     service = Service(
         client,
-        lambda node, pods: simulated_agent(node, pods, reject, LATENCIES[latency], config_maps),
+        lambda node, pods: simulated_agent(node, pods, tell, LATENCIES[latency], config_maps),
         labels=selector,
         workers=workers,
     )
-    service.start()
-    with serve(port, service.alive, service.ready) as bound:
+    with contextlib.ExitStack() as stack:
+        bound = _answering(stack, port, service.alive, service.ready)
+        service.start()
         structlog.get_logger().info("started", server=client.server, port=bound, selector=selector, latency=latency)
         _run(service, stop)
+
+
+def _answering(stack: contextlib.ExitStack, port: int, alive: Callable[[], bool], ready: Callable[[], bool]) -> int:
+    """Answer probes until the stack is left; return the port."""
+    try:
+        return stack.enter_context(serve(port, alive, ready))
+    except OSError as error:
+        raise click.ClickException(f"--port {port}: {error.strerror}") from error
 
 
 def _made(directory: Path) -> Path:

@@ -5,7 +5,6 @@ container runtime at each start, so what it stands for may change: after a reboo
 containers that hold it go on with that. Source: cncf-tags/container-device-interface, SPEC.md, version 0.6.0.
 """
 
-import os
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -14,22 +13,13 @@ from typing import Final
 import msgspec
 
 from policies import names
-from reconciler.agent.driver import DriverError, GpuDriver, read_device_id
+from reconciler.agent.driver import GpuDriver, mig_uuids, read_device_id
 from reconciler.agent.grants import Device, Grant
-from reconciler.agent.statefile import StateFile
+from reconciler.agent.statefile import StateError, StateFile, replace
 
 KIND: Final = "nos.nebuly.com/slice"
-DIRECTORY: Final = Path("/var/run/cdi")
 _VERSION: Final = "0.6.0"
 _FILE: Final = "nos.nebuly.com-slice.json"
-
-Groups = StateFile[list[tuple[str, ...]]]
-"""Devices that a container has together, kept over a reboot; then the directory of the file is empty."""
-
-
-def groups(state: Path) -> Groups:
-    """Return where they are kept, in the directory of what must outlive the agent."""
-    return StateFile(state / "cdi.json", list[tuple[str, ...]], "the devices that containers have together")
 
 
 class CdiDevices:
@@ -39,12 +29,13 @@ class CdiDevices:
 
     Args:
         driver: which knows the UUIDs.
-        groups: where devices that have a name together are kept.
+        state: a file that outlives a reboot, for devices that have a name together; its directory exists.
         directory: where the container runtime looks for the file.
     """
 
-    def __init__(self, driver: GpuDriver, groups: Groups, directory: Path = DIRECTORY) -> None:
-        self._driver, self._kept, self._path = driver, groups, directory / _FILE
+    def __init__(self, driver: GpuDriver, state: Path, directory: Path) -> None:
+        self._driver, self._path = driver, directory / _FILE
+        self._kept = StateFile(state, list[tuple[str, ...]], "the devices that containers have together")
         self._uuids: dict[str, str] = {}
         self._groups: set[tuple[str, ...]] | None = None
         self._turn = threading.Lock()
@@ -71,12 +62,14 @@ class CdiDevices:
         with self._turn:
             if self._groups is None:  # nothing is being allocated before the first announcement
                 self._groups = {group for group in self._known() if held and set(group) <= set(held)}
-            self._uuids = {}
-            for one in sorted({*ids, *held}):
-                try:
-                    self._uuids[one] = self._driver.device_uuid(*read_device_id(one))
-                except DriverError:
-                    continue  # it is not there, so its containers cannot start: `Tenants` says so
+            devices = {one: read_device_id(one) for one in (*ids, *held)}
+            migs = mig_uuids(self._driver, {board for board, _ in devices.values()})
+            # What is not there has no name, so its containers cannot start: `Tenants` says so.
+            self._uuids = {
+                one: migs[board, item] if item.start is not None else board
+                for one, (board, item) in devices.items()
+                if item.start is None or (board, item) in migs
+            }
             self._write()
 
     def _known(self) -> set[tuple[str, ...]]:
@@ -90,11 +83,11 @@ class CdiDevices:
             if self._path.exists() and self._path.read_bytes() == text:
                 return
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._path.with_suffix(".new")  # no name that the runtime would read
-            beside.write_bytes(text)
-            os.replace(beside, self._path)  # noqa: PTH105 (the word for what is done: in one step)
+            replace(self._path, text)  # by way of a name that the runtime does not read
         except OSError as error:
-            raise DriverError(f"the CDI devices cannot be written to {self._path}: {error}") from error
+            raise StateError(
+                f"the CDI devices cannot be written to {self._path}: {error.strerror}: see --cdi-directory"
+            ) from error
 
 
 def spec(devices: dict[tuple[str, ...], list[str]]) -> bytes:

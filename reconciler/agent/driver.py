@@ -7,11 +7,13 @@ that the board's control daemon serves. Both are state of the node that outlives
 Errors are those of NVML, by their names there.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
+from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.placement import resource_of, size_of
 
@@ -75,6 +77,22 @@ def read_device_id(device: str) -> tuple[str, Slice]:
     raise InvalidArgument(f"{device!r} is no device of ours: <UUID of the board>/<profile>/<start or ordinal>")
 
 
+def is_ours(device: str) -> bool:
+    """Return whether an id is of the form of ours, which no other plugin's has."""
+    try:
+        board, _ = read_device_id(device)
+    except InvalidArgument:
+        return False
+    return board.startswith("GPU-")
+
+
+def unanswered(index: int) -> BoardInventory:
+    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
+    return BoardInventory(
+        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
+    )
+
+
 class GpuDriver(Protocol):
     """The boards of one node. Calls take effect, or fail, before they return; they may take some 100 ms.
 
@@ -82,7 +100,10 @@ class GpuDriver(Protocol):
     """
 
     def boards(self) -> tuple[BoardInventory, ...]:
-        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`."""
+        """Return the boards with their profiles and modes; one that cannot serve now says why in its `fault`.
+
+        What such a board does not tell is None, or missing; one that tells nothing at all is `unanswered`.
+        """
         ...
 
     def slices(self, board: str) -> tuple[Slice, ...]:
@@ -105,8 +126,11 @@ class GpuDriver(Protocol):
         """Switch MIG mode on, on a board where that needs no reset (`switch: live`) and nothing runs."""
         ...
 
-    def mps_enabled(self, board: str) -> bool:
-        """Return whether the board is kept for MPS by a control daemon; a daemon that cannot serve is the board's fault."""
+    def mps_enabled(self, board: str) -> bool | None:
+        """Return whether the board is kept for MPS by a control daemon; None if only a part of that is so, or is left of it.
+
+        A daemon that cannot serve is the board's fault. One that only serves out the slices that are left counts as none.
+        """
         ...
 
     def enable_mps(self, board: str) -> None:
@@ -114,7 +138,7 @@ class GpuDriver(Protocol):
         ...
 
     def disable_mps(self, board: str) -> None:
-        """End the control daemon of a board, which has no MPS slices any more."""
+        """End the control daemon of a board; as long as it has MPS slices, it is only started no more when it ends."""
         ...
 
     def device_uuid(self, board: str, item: Slice) -> str:
@@ -124,6 +148,15 @@ class GpuDriver(Protocol):
     def device_uuids(self, board: str) -> Mapping[Slice, str]:
         """Return the UUIDs of all complete MIG slices of a board, for less than asking for each."""
         ...
+
+
+def mig_uuids(driver: GpuDriver, boards: Iterable[str]) -> dict[tuple[str, Slice], str]:
+    """Return (board, slice) -> UUID of all MIG slices of boards; those of a board that cannot say are left out."""
+    uuids: dict[tuple[str, Slice], str] = {}
+    for board in boards:
+        with contextlib.suppress(DriverError):  # its fault tells of that
+            uuids |= {(board, item): uuid for item, uuid in driver.device_uuids(board).items()}
+    return uuids
 
 
 class DriverError(Exception):
@@ -148,6 +181,10 @@ class NotSupported(DriverError):  # noqa: N818
 
 class GpuIsLost(DriverError):  # noqa: N818
     """NVML_ERROR_GPU_IS_LOST: the board fell off the bus or has become inaccessible."""
+
+
+class NotOpen(DriverError):  # noqa: N818 (as above)
+    """The library has lost the driver, which was unloaded or replaced beneath it: nothing works until it is opened anew."""
 
 
 class NoPermission(DriverError):  # noqa: N818

@@ -56,7 +56,6 @@ Naming = Callable[[Sequence[Device]], Grant]
 Sharing = Callable[[Device], Grant]
 """What a container needs besides to share a board with others by this device: nothing for MIG."""
 
-
 Check = Callable[[Sequence[str]], None]
 """Refuses ids of devices that may not be in one container. Raises InvalidArgument."""
 
@@ -64,11 +63,6 @@ Check = Callable[[Sequence[str]], None]
 def by_variable(devices: Sequence[Device]) -> Grant:
     """Name devices to NVIDIA's container runtime."""
     return Grant(envs={names.VISIBLE_DEVICES: ",".join(dict.fromkeys(device.uuid for device in devices))})
-
-
-def alone(_device: Device) -> Grant:
-    """Give nothing besides: as for MIG slices, which the hardware keeps apart."""
-    return Grant()
 
 
 class Grants:
@@ -86,7 +80,7 @@ class Grants:
         driver: GpuDriver,
         *,
         naming: Naming = by_variable,
-        sharing: Sharing = alone,
+        sharing: Sharing = lambda _device: Grant(),
         check: Check = lambda _ids: None,
     ) -> None:
         self._driver, self._naming, self._sharing, self._check = driver, naming, sharing, check

@@ -43,6 +43,11 @@ class Handed:
 
         return name
 
+    def check(self) -> None:
+        """Raise StateError if what containers are told could not be kept now, so that none can be told anything."""
+        with self._turn:
+            self._file.check()
+
     def uuids(self) -> Mapping[str, str]:
         """Return device id -> UUID that its last holder was told. Raises DriverError."""
         with self._turn:

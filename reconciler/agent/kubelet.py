@@ -28,8 +28,11 @@ Holder = str
 class Kubelet(Protocol):
     """The kubelet of one node. No call waits for anything but the kubelet's own answer; all raise KubeletError."""
 
-    def announce(self, devices: Devices) -> None:
-        """Make these the devices of our plugins; the kubelet takes them over in its own time: see `allocatable`."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Make these the devices of our plugins; the kubelet takes them over in its own time: see `allocatable`.
+
+        Return why it refuses resources, of those that it does: it gives nobody their devices, and goes on with the others.
+        """
         ...
 
     def allocatable(self) -> frozenset[str]:
@@ -37,7 +40,7 @@ class Kubelet(Protocol):
         ...
 
     def allocated(self) -> Mapping[str, Holder]:
-        """Return device id -> pod that holds it; pods that have ended hold nothing (pod-resources List)."""
+        """Return device id, of whatever plugin -> pod that holds it; pods that have ended hold nothing (pod-resources List)."""
         ...
 
 

@@ -1,34 +1,34 @@
 """The machine that the agent runs on: its boards by NVML, its kubelet by sockets, and the threads that watch both."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
 
+from policies import names
 from policies.boards import inventory_model
 from policies.catalogue import BoardModel
-from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
-from reconciler.agent.bins import Bins
-from reconciler.agent.cdi import DIRECTORY, CdiDevices, groups
+from reconciler.agent.cdi import CdiDevices
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.driver import DriverError
-from reconciler.agent.events import BoardEvents
-from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
+from reconciler.agent.fixed.files import ConfigMaps
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.grants import Grants, by_variable
 from reconciler.agent.handed import Handed
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.mps.shares import Sharing
 from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
+from reconciler.agent.node import NodeState
 from reconciler.agent.nvml import NvmlDriver
+from reconciler.agent.nvml.events import BoardEvents
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.processes import Processes
+from reconciler.agent.report import Patch, report_away, report_stopped
+from reconciler.agent.retreat import retreat
 from reconciler.agent.tenants import Tenants
-
-NAMINGS: Final = ("env", "cdi")
-"""How containers can be told their devices: by a variable, or by a name that the container runtime looks up."""
+from reconciler.agent.verdict import NOT_OURS
 
 
 class Machine:
@@ -37,11 +37,12 @@ class Machine:
     Args:
         kubelet: the kubelet's directory.
         state: directory of what must outlive the agent; it exists.
-        device_ids: one of NAMINGS.
         mps: how MPS is set up.
         tell: tells people of a pod.
         config_maps: reads ConfigMaps of our namespace.
-        cdi: where the container runtime looks for the devices that are named so.
+        pods: the pods of this node.
+        changed: called when something has happened for which a pass is due.
+        cdi: where the container runtime looks for CDI devices, if containers are told these; None: by a variable.
     """
 
     def __init__(
@@ -49,20 +50,19 @@ class Machine:
         *,
         kubelet: Path,
         state: Path,
-        device_ids: str,
         mps: MpsSite,
         tell: Tell,
-        config_maps: ConfigMaps = no_config_maps,
-        cdi: Path = DIRECTORY,
+        config_maps: ConfigMaps,
+        cdi: Path | None,
+        pods: Pods,
+        changed: Callable[[], None],
     ) -> None:
-        self._tell = tell
-        self._changed: Callable[[], None] = lambda: None
-        self._pods: Pods = tuple
-        self._daemons = Supervisor(mps, changed=self._pass_is_due)
-        processes = Processes(self._pods_now)
+        self._tell, self._pods, self._changed = tell, pods, changed
+        self._daemons = Supervisor(mps, changed=changed)
+        processes = Processes(pods)
         self._driver = NvmlDriver(MpsBoards(Bins(state / "bins.json"), self._daemons), name=processes.name)
         self._handed = Handed(state / "handed.json")
-        self._cdi = CdiDevices(self._driver, groups(state), cdi) if device_ids == "cdi" else None
+        self._cdi = CdiDevices(self._driver, state / "cdi.json", cdi) if cdi else None
         self._fixed = FixedLayouts(config_maps)
         grants = Grants(
             self._driver,
@@ -70,32 +70,38 @@ class Machine:
             sharing=Sharing(mps, self._driver.boards),
             check=self._fixed.check,
         )
-        self._kubelet = GrpcKubelet(kubelet, grants, self._pods_now, models=self._models)
+        self._kubelet = GrpcKubelet(kubelet, grants, pods, models=self._models)
         self._events = BoardEvents(self._driver.watch)
-        self._memory = MemoryWatch(self._driver, self._kubelet, processes, self._pods_now, tell)
+        self._memory = MemoryWatch(self._driver, self._kubelet, processes, pods, tell)
 
-    def agent(self, pods: Pods) -> NodeAgent:
-        """Return an agent that cuts the boards of this machine, of the node on which these pods are."""
-        self._pods = pods
+    def agent(self) -> NodeAgent:
+        """Return an agent that cuts the boards of this machine."""
         return NodeAgent(
             self._driver,
             self._kubelet,
-            Tenants(self._driver, self._handed, pods, self._tell),
+            Tenants(self._driver, self._handed, self._pods, self._tell),
             fixed=self._fixed,
-            pods=pods,
-            name_devices=self._cdi.refresh if self._cdi else None,
+            pods=self._pods,
+            name_devices=self._name_devices,
         )
 
-    def start(self, changed: Callable[[], None]) -> None:
-        """Begin to watch; `changed` is called when something has happened for which a pass is due."""
-        self._changed = changed
-        self._kubelet.start(changed)
-        self._events.start(changed)
+    def start(self) -> None:
+        """Begin to watch."""
+        self._kubelet.start(self._changed)
+        self._events.start(self._changed)
         self._memory.start()
 
     def alive(self) -> bool:
         """Return whether both are watched."""
         return self._kubelet.alive() and self._events.alive()
+
+    def conclude(self, node: NodeState, now: float) -> Patch | None:
+        """Return what to say last of the node; if it is not ours any more, what was set of its boards is undone first."""
+        if node.labels.get(names.PARTITIONING_LABEL):
+            return report_stopped(node, now)
+        if node.condition:
+            retreat(self._driver, self._kubelet)
+        return report_away(node, NOT_OURS, now) if node.condition else None
 
     def close(self) -> None:
         """Take our devices from the kubelet, end the threads, and let go of the driver; MPS daemons go on to serve."""
@@ -112,8 +118,8 @@ class Machine:
         except DriverError:
             return {}
 
-    def _pass_is_due(self) -> None:
-        self._changed()
-
-    def _pods_now(self) -> Iterable[PodView]:
-        return self._pods()
+    def _name_devices(self, ids: Iterable[str], held: Collection[str]) -> None:
+        """Make sure that containers can be told these devices. Raises StateError."""
+        self._handed.check()
+        if self._cdi:
+            self._cdi.refresh(ids, held)

@@ -10,10 +10,19 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import Layouts, Placed, PlacedSlice, Placement, read_inventory, read_layouts, read_status
+from policies.annotations import (
+    BoardInventory,
+    Layouts,
+    Placed,
+    PlacedSlice,
+    Placement,
+    read_inventory,
+    read_layouts,
+    read_status,
+)
 from policies.model import Condition, Node
 from policies.needs import is_slice
-from policies.placement import resource_of
+from policies.placement import bin_gb, resource_of
 from policies.quantity import Quantity
 from policies.view import read_mode
 
@@ -63,7 +72,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
         capacity: NVIDIA's resources, as they stand in its status: slices, and whole GPUs.
         allocatable: likewise.
         condition: the condition that we wrote last; None if there is none.
-        boards: index -> UUID of the boards, as we reported them last; a reboot may give boards other indices.
+        inventory: the boards, as we reported them last; a reboot may give them other indices.
         reported: the slices that we reported last, by those indices.
         order: what is to be done; None if there is nothing.
         faults: what could not be understood of our annotations and labels.
@@ -77,7 +86,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
     condition: Condition | None = None
-    boards: Mapping[int, str] = {}
+    inventory: tuple[BoardInventory, ...] = ()
     reported: Placed = {}
     order: Order | None = None
     faults: tuple[str, ...] = ()
@@ -89,14 +98,20 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resources(self) -> frozenset[str]:
-        """Return the resources that are ours to announce: all slices that it has, and what we reported last."""
-        reported = (resource_of(item.profile) for items in self.reported.values() for item in items)
+        """Return the resources that are ours to announce: all slices that it has, and what we reported last.
+
+        Of a node that is not ours any more only those of MPS, which we take away; others may have another plugin by now.
+        """
+        profiles = frozenset(item.profile for items in self.reported.values() for item in items)
+        if not self.mode:
+            return frozenset(resource_of(profile) for profile in profiles if bin_gb(profile))
+        reported = map(resource_of, profiles)
         return frozenset((*filter(is_slice, self.capacity), *reported))
 
     def reported_of(self, board: str) -> tuple[PlacedSlice, ...]:
         """Return the slices that we reported last of the board of this UUID."""
         return tuple(
-            item for index, uuid in self.boards.items() if uuid == board for item in self.reported.get(index, ())
+            item for entry in self.inventory if entry.uuid == board for item in self.reported.get(entry.index, ())
         )
 
 
@@ -120,7 +135,7 @@ def read_node(raw: bytes) -> NodeState:
         condition=next(
             (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
         ),
-        boards={board.index: board.uuid for board in read_inventory(annotations, faults) or ()},
+        inventory=read_inventory(annotations, faults) or (),
         reported=read_status(annotations, faults) or {},
         order=_order(annotations, faults),
         faults=tuple(faults),
@@ -135,7 +150,7 @@ def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
         basis=read_layouts(names.SPEC_BASIS, annotations, faults),
         cut=annotations.get(names.SPEC_CUT) == plan,
     )
-    return order if plan != annotations.get(names.STATUS_PLAN, "") else None
+    return order if plan and plan != annotations.get(names.STATUS_PLAN, "") else None
 
 
 def _nvidias(resources: Mapping[str, Quantity] | None) -> dict[str, Quantity]:

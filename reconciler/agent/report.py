@@ -15,30 +15,17 @@ from policies.annotations import BoardInventory, PlacedSlice, stale_counts, writ
 from policies.boards import inventory_model
 from policies.quantity import Quantity
 from policies.timestamps import timestamp
-from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import Slice, order_key
-from reconciler.agent.fixed.announced import announced, told
+from reconciler.agent.boards import BoardState
+from reconciler.agent.driver import Slice
+from reconciler.agent.fixed.announced import told
 from reconciler.agent.kubelet import Devices, Holder
 from reconciler.agent.node import NodeState
+from reconciler.agent.verdict import Verdict
 
 Patch = Mapping[str, object]
 """The body of a strategic merge patch: conditions are merged by type, null removes."""
 
 MESSAGE_MAX: Final = 32768  # what the API server takes in a condition
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What the node's condition says.
-
-    Attributes:
-        ok: whether every board can be cut.
-        reason: PascalCase, of policies.names.
-        message: for a person.
-    """
-
-    ok: bool
-    reason: str
-    message: str
 
 
 def report(
@@ -67,7 +54,8 @@ def report(
         now: seconds since the epoch.
     """
     boards = tuple(boards)
-    placed = {board.inventory.index: _placed(board, listed, allocated, stale) for board in boards}
+    announced = frozenset(device for found in devices.values() for device in found)
+    placed = {board.inventory.index: _placed(board, announced, allocated, stale) for board in boards}
     written = write_inventory(map(_inventory, boards)) | write_status(placed, plan)
     wanted: dict[str, str | None] = {**written, **stale_counts(names.STATUS_GPU, node.annotations, written)}
     if not plan:
@@ -80,13 +68,12 @@ def report(
         ),
         "conditions": _conditions(node, verdict, now),
     }
-    return _patch(node, annotations, {key: value for key, value in status.items() if value})
+    return _patch(node, annotations, status)
 
 
 def report_verdict(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
     """Return the patch that sets nothing but the condition, or None if it is so already."""
-    conditions = _conditions(node, verdict, now)
-    return _patch(node, {}, {"conditions": conditions} if conditions else {})
+    return _patch(node, {}, {"conditions": _conditions(node, verdict, now)})
 
 
 def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
@@ -94,16 +81,31 @@ def report_away(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
 
     Nothing is offered then: a pod that is bound all the same fails for good (docs/adr/0028).
     """
-    status = {
-        "allocatable": _changed(node.allocatable, dict.fromkeys(node.resources & node.allocatable.keys(), 0)),
-        "conditions": _conditions(node, verdict, now),
-    }
-    return _patch(node, {}, {key: value for key, value in status.items() if value})
+    return report_failed(node, verdict, {}, now)
+
+
+def report_failed(node: NodeState, verdict: Verdict, offered: Mapping[str, int], now: float) -> Patch | None:
+    """Return the patch that says why a pass came to no end, or None if the node says so already.
+
+    `offered` is what the kubelet gives of each resource; no more is on offer than that.
+    """
+    counts = {name: offered.get(name, 0) for name in node.resources & node.allocatable.keys()}
+    status = {"allocatable": _changed(node.allocatable, counts), "conditions": _conditions(node, verdict, now)}
+    return _patch(node, {}, status)
 
 
 def report_stopped(node: NodeState, now: float) -> Patch | None:
     """Return the patch that takes all slices out of offer, since the device plugins that give them are about to end."""
     return report_away(node, Verdict(ok=False, reason=names.AGENT_STOPPED, message="its agent has ended"), now)
+
+
+def report_hung(where: str, node: NodeState, now: float) -> Patch | None:
+    """Return the patch that says where the agent hangs, and offers nothing: it is about to be ended for that."""
+    message = (
+        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; the "
+        "agent is started again"
+    )
+    return report_away(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), now)
 
 
 def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | None:
@@ -112,33 +114,30 @@ def report_no_boards(node: NodeState, verdict: Verdict, now: float) -> Patch | N
     A node that has never reported any then says with an empty inventory that it has none to cut, whatever its labels
     say. What was reported earlier stays: slices that exist go on to serve.
     """
-    conditions = _conditions(node, verdict, now)
     unknown = {} if names.INVENTORY in node.annotations else write_inventory(())
-    return _patch(node, unknown, {"conditions": conditions} if conditions else {})
+    return _patch(node, unknown, {"conditions": _conditions(node, verdict, now)})
 
 
 def _placed(
-    board: BoardState, listed: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
+    board: BoardState, announced: frozenset[str], allocated: Mapping[str, Holder], stale: Mapping[str, str]
 ) -> tuple[PlacedSlice, ...]:
-    fixture = board.fixed.fixture if board.fixed else None
     return tuple(
         PlacedSlice(
             profile=device.placement.profile,
             start=device.placement.start,
             used=device.id in allocated,
-            withdrawn=device.id not in allocated and device.id not in listed,
+            withdrawn=device.id not in allocated and device.id not in announced,
             pod=allocated.get(device.id),
             stale=stale.get(device.id),
         )
-        for item in sorted(board.slices, key=order_key)
-        for device in announced(board.inventory.uuid, item, fixture, allocated)
+        for device in board.devices(allocated)
     )
 
 
 def _inventory(board: BoardState) -> BoardInventory:
     """Return what is told of a board: of one with a fixed layout only the profiles that it has, for it will make no others."""
     entry = board.inventory
-    if board.fixed is None:
+    if board.fixed is None or board.fixed.fixture.passing:
         return entry
     layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
     made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}
@@ -176,7 +175,8 @@ def _conditions(node: NodeState, verdict: Verdict, now: float) -> list[Mapping[s
 
 
 def _patch(node: NodeState, annotations: Mapping[str, str | None], status: Mapping[str, object]) -> Patch | None:
-    if not annotations and not status:
+    changed = {key: value for key, value in status.items() if value}
+    if not annotations and not changed:
         return None
     # The uid keeps the patch from a node that was made anew under the same name.
-    return {"metadata": {"uid": node.uid, "annotations": annotations}, "status": status}
+    return {"metadata": {"uid": node.uid, "annotations": annotations}, "status": changed}

@@ -5,10 +5,12 @@ on one node. On a real node there is one agent, which sees that node and its pod
 serves all.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -23,10 +25,14 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
 from reconciler.agent.pods import Pods, read_pod
 from reconciler.agent.report import Patch
+from reconciler.health import Pulse
 
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
 STOP_S: Final = 5.0  # for passes that are under way
+STUCK_S: Final = (
+    120.0  # a pass waits for driver and kubelet, some seconds each; one that lasts this long hangs in a call
+)
 
 MakeAgent = Callable[[NodeState, Pods], NodeAgent]
 """Makes the agent of a node."""
@@ -44,6 +50,7 @@ class Service:
         node: name of the only node to serve; "" for all.
         workers: passes that may go on at a time, each of another node.
         clock: seconds since the epoch.
+        ticks: seconds, never set back.
     """
 
     def __init__(
@@ -55,17 +62,23 @@ class Service:
         node: str = "",
         workers: int = 4,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._make_agent = make_agent
         self._clock = clock
+        self._node = node
         name, bound = (f"metadata.name={node}", f"spec.nodeName={node}") if node else ("", "spec.nodeName!=")
         self._nodes = Informer(client, NODES, read_node, label_selector=labels, field_selector=name)
         self._pods = Informer(client, PODS, read_pod, field_selector=bound, indexes={"node": lambda pod: (pod.node,)})
         self._queue: WorkQueue[str] = WorkQueue()
         self._agents: dict[str, tuple[object, NodeAgent]] = {}
         self._seen: set[str] = set()
-        self._workers = [threading.Thread(target=self._run, name=f"agent {n}", daemon=True) for n in range(workers)]
+        self._pulses = [Pulse(ticks, STUCK_S) for _ in range(workers)]
+        self._workers = [
+            threading.Thread(target=self._run, args=(pulse,), name=f"agent {number}", daemon=True)
+            for number, pulse in enumerate(self._pulses)
+        ]
         self._nodes.on_change(lambda name, _old, _new: self._queue.add(name))
         self._pods.on_change(self._pod_changed)
 
@@ -77,14 +90,26 @@ class Service:
             worker.start()
 
     def alive(self) -> bool:
-        """Return whether all workers go on."""
-        return all(worker.is_alive() for worker in self._workers)
+        """Return whether all workers go on, and none hangs."""
+        return all(worker.is_alive() for worker in self._workers) and not self.hangs()
+
+    def hangs(self) -> str:
+        """Return where a pass hangs, as `file, line and function`; "" if none does. No thread can be ended from outside."""
+        for worker, pulse in zip(self._workers, self._pulses, strict=True):
+            frame = None if pulse.alive() else sys._current_frames().get(worker.ident or 0)  # noqa: SLF001 (its documented name)
+            if frame:
+                return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}, {frame.f_code.co_name}"
+        return ""
 
     def ready(self) -> bool:
-        """Return whether every node that is known has been looked at."""
+        """Return whether every node that is known, or is to be, has been looked at by a pass that came to its end."""
         synced = self._nodes.synced.is_set() and self._pods.synced.is_set()
-        names = {node.name for node in self._nodes.store.list()}
-        return synced and names <= self._seen
+        names = {self._node} if self._node else {node.name for node in self._nodes.store.list()}
+        return synced and names <= self._seen and not self.hangs()
+
+    def pods(self, node: str) -> tuple[PodView, ...]:
+        """Return the pods that are bound to a node."""
+        return self._pods.store.by_index("node", node)
 
     def resync(self) -> None:
         """Look at every node, changed or not."""
@@ -113,11 +138,14 @@ class Service:
             if pod and self._nodes.store.get(pod.node):
                 self._queue.add(pod.node)
 
-    def _run(self) -> None:
+    def _run(self, pulse: Pulse) -> None:
         while not (self._nodes.synced.wait(1.0) and self._pods.synced.wait(1.0)):
             if self._queue.closed:
                 return
+        if self._node and self._nodes.store.get(self._node) is None:
+            _log.warning("no_such_node", node=self._node, hint="is --node-name the name of its Node?")
         while (name := self._queue.get()) is not None:
+            pulse.beat()
             try:
                 self._pass(name)
                 self._queue.forget(name)
@@ -126,9 +154,11 @@ class Service:
                 again_s = self._queue.retry(name)
                 _log.warning("report_not_written", node=name, error=str(error), again_s=round(again_s, 2))
             except Exception:  # noqa: BLE001 (one node's fault must not stop the agents of the others)
+                self._seen.discard(name)
                 again_s = self._queue.retry(name)
                 _log.exception("pass_failed", node=name, again_s=round(again_s, 2))
             finally:
+                pulse.rest()
                 self._queue.done(name)
 
     def _pass(self, name: str) -> None:
@@ -136,7 +166,13 @@ class Service:
         if node is None:
             self._agents.pop(name, None)
             return
-        outcome = self._agent(node).act(node, self._clock())
+        agent = self._agent(node)
+        try:
+            outcome = agent.act(node, self._clock())
+        except Exception as error:  # whatever it is, people are to see it where they look, and `_run` goes on
+            if patch := agent.failed(node, error, self._clock()):
+                self._write(name, patch)
+            raise
         if outcome.again_s is not None:
             self._queue.add_after(name, outcome.again_s)
         if outcome.patch:
@@ -155,6 +191,6 @@ class Service:
         machine = node.uid, node.hardware
         known = self._agents.get(node.name)
         if known is None or known[0] != machine:
-            pods = partial(self._pods.store.by_index, "node", node.name)
-            known = self._agents[node.name] = machine, self._make_agent(node, pods)
+            agent = self._make_agent(node, partial(self.pods, node.name))
+            known = self._agents[node.name] = machine, agent
         return known[1]

@@ -12,8 +12,8 @@ import structlog
 
 from policies import names
 from policies.view import PodView
-from reconciler.agent.apply import BoardState
-from reconciler.agent.driver import DriverError, GpuDriver, Slice, read_device_id
+from reconciler.agent.boards import BoardState
+from reconciler.agent.driver import DriverError, GpuDriver, mig_uuids, read_device_id
 from reconciler.agent.handed import Handed
 from reconciler.agent.kubelet import Holder
 from reconciler.agent.pods import Pods, Tell
@@ -44,7 +44,7 @@ class Tenants:
         pods = {pod.key: pod for pod in self._pods()}
         held = {device: pods[holder] for device, holder in allocated.items() if holder in pods}
         self._tell_of({device: pod for device, pod in held.items() if not _exists(device, by_uuid)}, by_uuid)
-        there = self._uuids_there(by_uuid.keys() & {read_device_id(device)[0] for device in held})
+        there = mig_uuids(self._driver, by_uuid.keys() & {read_device_id(device)[0] for device in held})
         told = self._uuids_told() if there else {}
         return {
             device: pod.uid
@@ -58,16 +58,6 @@ class Tenants:
         except DriverError as error:
             _log.error("uuids_told_not_known", error=str(error))
             return {}
-
-    def _uuids_there(self, boards: Iterable[str]) -> dict[tuple[str, Slice], str]:
-        """Return the UUIDs of MIG slices now; those of a board that cannot say are left out: its fault tells of that."""
-        uuids: dict[tuple[str, Slice], str] = {}
-        for board in boards:
-            try:
-                uuids |= {(board, item): uuid for item, uuid in self._driver.device_uuids(board).items()}
-            except DriverError:
-                continue
-        return uuids
 
     def _tell_of(self, gone: Mapping[str, PodView], boards: Mapping[str, BoardState]) -> None:
         for device, pod in gone.items():

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pynvml
 
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import Slice
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.simulated.driver import (

@@ -44,7 +44,8 @@ class KubeletServer:
         self.devices = {}  # resource -> id -> healthy, as last heard
         self.holders = {}  # id -> (pod, resource)
         self.registered = []  # (resource, endpoint), in order
-        self.refuses = None  # (status, details) of Register
+        self.refuses = {}  # resource -> (status, details) of Register
+        self.answers = None  # an event that Register waits for, after it has called back
         self.refuses_reading = []  # (status, details) of the next calls of pod-resources; None: it is answered
         self.knows_pods = True  # whether it has its pods from the API server
         self.asked = []  # methods of pod-resources
@@ -216,9 +217,11 @@ class _Registration(RegistrationServicer):
 
     def Register(self, request, context):
         assert request.version == "v1beta1"
-        if self._kubelet.refuses:
-            context.abort(*self._kubelet.refuses)
+        if refusal := self._kubelet.refuses.get(request.resource_name):
+            context.abort(*refusal)
         self._kubelet._register(request)
+        if self._kubelet.answers:
+            self._kubelet.answers.wait(PATIENCE_S)
         return pb.Empty()
 
 

@@ -21,7 +21,7 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import read_node
 from reconciler.agent.nvml import NvmlDriver
 from tests.agent.hardware import CALLS
-from tests.agent.world import merge
+from tests.agent.merging import merge
 
 NOW = 1_000.0
 
@@ -66,6 +66,7 @@ class Life:
         known = json.loads(self.kubelet.read_bytes())
         if known["devices"] != devices:
             self.bounded(replace)(self.kubelet, {**known, "devices": devices})
+        return {}
 
     def allocatable(self):
         devices = json.loads(self.kubelet.read_bytes())["devices"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from kube.resource import NODES, PODS
 from policies import names
 from tests.agent.kubelet import KubeletServer
-from tests.agent.world import merge
+from tests.agent.merging import merge
 from tests.apiserver.server import PATIENCE_S, ApiServer
 from tests.apiserver.steps import Live, listing
 from tests.builders import raw_node, raw_pod
@@ -67,7 +67,7 @@ class AgentProcess:
 
     def __exit__(self, *_):
         if self._process.returncode is None:
-            self.stop()
+            self.stop(signal.SIGKILL)  # in good order it would wait a second for the driver's events
         self.api.__exit__()
         self.kubelet.close()
         shutil.rmtree(self.directory)

@@ -27,8 +27,9 @@ class SocketKubelet:
         return self._world.driver.device_uuid(board, item)
 
     def announce(self, devices):
-        self._kubelet.announce(devices)
+        refused = self._kubelet.announce(devices)
         self.server.wait(lambda server: all(server.devices.get(name) == found for name, found in devices.items()))
+        return refused
 
     def allocatable(self):
         return self._kubelet.allocatable()

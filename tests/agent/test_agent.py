@@ -254,13 +254,13 @@ def test_a_lost_board_offers_nothing_and_the_others_go_on():
 
 
 def test_devices_of_a_board_that_cannot_serve_are_unhealthy():
-    """A19: a dead MPS daemon: capacity stays, nothing is offered, nothing counts as free."""
+    """A19: a dead MPS daemon: capacity stays and nothing is offered. Nobody has withdrawn anything."""
     world = World({0: ["5gb", "5gb"], 1: ["5gb"]}, product=T4, mode=names.MPS, count=2)
     world.driver.fail(world.uuids[0], "MPS control daemon: exited with status 1")
     world.run()
     assert world.read().capacity == {"nvidia.com/gpu-5gb": "3"}
     assert world.allocatable() == {"nvidia.com/gpu-5gb": 1}
-    assert world.reported(0) == ["5gb withdrawn", "5gb withdrawn"]
+    assert world.reported(0) == ["5gb free", "5gb free"]
     assert world.condition()[:2] == ("False", "BoardFailed")
     world.driver.fail(world.uuids[0], None)
     world.run()
@@ -359,7 +359,11 @@ def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does
     assert max(pauses) == 1.0
     assert len(pauses) < 60
     assert [list(patch["status"]) for patch in world.patches[told:]] == [["conditions"]]
-    assert world.condition()[:2] == ("False", "KubeletDisagrees")
+    assert world.condition() == (
+        "False",
+        "KubeletDisagrees",
+        f"the kubelet does not offer {world.uuids[0]}/7g.40gb/0",
+    )
     assert not world.dealt_with
     world.now += 3600.0
     world.act()
@@ -419,15 +423,29 @@ def test_an_order_that_cannot_be_read_is_dealt_with_and_named():
     assert world.reported() == ["3g.20gb@0 free"]
 
 
-@pytest.mark.parametrize("mode", [pytest.param("", id="unlabelled"), pytest.param("migg", id="mislabelled")])
-def test_a_node_that_is_not_labelled_for_partitioning_is_left_alone(mode):
+@pytest.mark.parametrize(
+    ("mode", "reason", "why"),
+    [
+        pytest.param(
+            "",
+            "NotPartitioned",
+            "the node has no label nos.nebuly.com/gpu-partitioning any more: its boards are not ours to cut",
+            id="unlabelled",
+        ),
+        pytest.param(
+            "migg",
+            "NodeUnreadable",
+            "label nos.nebuly.com/gpu-partitioning: 'migg' is no mode; write one of mig, mps, timeslicing",
+            id="mislabelled",
+        ),
+    ],
+)
+def test_a_node_that_is_not_labelled_for_partitioning_is_left_alone_and_says_so(mode, reason, why):
     world = World()
     world.node["metadata"]["labels"][names.PARTITIONING_LABEL] = mode
     told = len(world.patches)
     world.order({0: layout(("7g.40gb", 0))})
     world.run()
     assert world.layout(0) == ()
-    assert [list(patch["status"]) for patch in world.patches[told:]] == ([["conditions"]] if mode else [])
-    if mode:
-        why = "label nos.nebuly.com/gpu-partitioning: 'migg' is no mode; write one of mig, mps, timeslicing"
-        assert world.condition() == ("False", "NodeUnreadable", why)
+    assert [list(patch["status"]) for patch in world.patches[told:]] == [["conditions"]]
+    assert world.condition() == ("False", reason, why)

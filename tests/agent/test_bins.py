@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import DriverError, Slice
+from reconciler.agent.mps.bins import Bins
 
 TEN, ANOTHER = Slice("10gb", None, 0), Slice("10gb", None, 1)
 

@@ -6,13 +6,14 @@ import re
 import pytest
 
 from reconciler.agent.agent import NodeAgent
-from reconciler.agent.cdi import CdiDevices, cdi_name, groups
-from reconciler.agent.driver import DriverError, InvalidArgument
+from reconciler.agent.cdi import CdiDevices, cdi_name
+from reconciler.agent.driver import DriverError, GpuIsLost, InvalidArgument, read_device_id
 from reconciler.agent.grants import Grant, Grants
 from tests.agent.world import World, layout
 from tests.builders import A100
 
 A, B, LOST = "GPU-a/1g.5gb+me/0", "GPU-b/3g.20gb/4", "GPU-a/1g.5gb/3"
+LOST_BOARD = "GPU-9"
 
 
 class Driver:
@@ -25,6 +26,11 @@ class Driver:
             raise InvalidArgument(f"there is no {item}")
         return f"MIG-{board[-1]}{item.start}-{self.boot}"
 
+    def device_uuids(self, board):
+        if board == LOST_BOARD:
+            raise GpuIsLost("list the instances of GPU 9: GPU is lost")
+        return {item: self.device_uuid(on, item) for on, item in map(read_device_id, (A, B)) if on == board}
+
 
 @pytest.fixture
 def driver():
@@ -34,7 +40,7 @@ def driver():
 @pytest.fixture
 def devices(driver, tmp_path):
     """Return a function that starts the agent anew."""
-    return lambda: CdiDevices(driver, groups(tmp_path), tmp_path / "cdi")
+    return lambda: CdiDevices(driver, tmp_path / "cdi.json", tmp_path / "cdi")
 
 
 def spec(tmp_path):
@@ -93,8 +99,8 @@ def test_names_that_nobody_has_any_more_are_forgotten_at_the_next_start(devices,
 
 
 def test_a_device_that_is_not_there_has_no_name(devices, tmp_path):
-    devices().refresh([A, LOST], [LOST])
-    assert list(named(tmp_path)) == ["GPU-a_1g.5gb.me_0"]
+    devices().refresh([A, LOST, "GPU-b/10gb/0"], [LOST, f"{LOST_BOARD}/1g.5gb/0"])
+    assert list(named(tmp_path)) == ["GPU-a_1g.5gb.me_0", "GPU-b_10gb_0"]
 
 
 def test_the_file_is_replaced_in_one_step_and_only_if_it_says_something_else(devices, tmp_path):
@@ -112,7 +118,7 @@ def test_the_file_is_replaced_in_one_step_and_only_if_it_says_something_else(dev
 def test_a_directory_that_cannot_be_written_is_told(driver, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DriverError, match=r"the CDI devices cannot be written to .*/file/nos\.nebuly\.com-slice\.json"):
-        CdiDevices(driver, groups(tmp_path), tmp_path / "file").refresh([A], [])
+        CdiDevices(driver, tmp_path / "cdi.json", tmp_path / "file").refresh([A], [])
 
 
 @pytest.mark.parametrize(
@@ -127,13 +133,13 @@ def test_names_have_only_what_cdi_allows(ids):
 def test_the_agent_names_devices_before_it_announces_them(tmp_path):
     """A pod may come the moment that the kubelet knows of a device."""
     world = World(product=A100)
-    cdi, seen = CdiDevices(world.driver, groups(tmp_path), tmp_path / "cdi"), []
+    cdi, seen = CdiDevices(world.driver, tmp_path / "cdi.json", tmp_path / "cdi"), []
     kubelet = world.agent._kubelet
     announce = kubelet.announce
 
     def look(devices):
         seen.append((sum(map(len, devices.values())), len(spec(tmp_path)["devices"])))
-        announce(devices)
+        return announce(devices)
 
     kubelet.announce = look
     world.agent = NodeAgent(world.driver, kubelet, name_devices=cdi.refresh)

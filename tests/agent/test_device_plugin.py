@@ -11,6 +11,7 @@ import pytest
 
 from policies.catalogue import by_product
 from policies.view import view_pod
+from reconciler.agent.deviceplugin.endpoint import socket_name
 from reconciler.agent.deviceplugin.kubelet import GrpcKubelet
 from reconciler.agent.deviceplugin.plugin import DevicePlugin
 from reconciler.agent.driver import InvalidArgument, Slice, device_id
@@ -312,19 +313,60 @@ def test_a_kubelet_that_starts_after_the_agent_is_waited_for():
     server.close()
 
 
-def test_a_kubelet_that_refuses_a_registration_is_quoted_and_asked_again(node, server):
-    server.refuses = (grpc.StatusCode.UNKNOWN, "Unsupported version v1beta1")
-    with pytest.raises(KubeletError) as caught:
-        node.kubelet.announce({ONE: {A0: True}})
-    assert str(caught.value) == f"the kubelet does not register {ONE}: UNKNOWN: Unsupported version v1beta1"
-    server.refuses = None
-    server.wait(lambda server: server.healthy() == {A0})
+def test_a_resource_that_the_kubelet_refuses_is_named_and_asked_for_again_and_the_others_go_on(node, server):
+    server.refuses = {ONE: (grpc.StatusCode.UNKNOWN, "invalid resource name")}
+    why = f"the kubelet does not register {ONE}: UNKNOWN: invalid resource name"
+    assert node.kubelet.announce({ONE: {A0: True}, TWO: {"GPU-a/2g.10gb/2": True}}) == {ONE: why}
+    server.wait(lambda server: server.healthy() == {"GPU-a/2g.10gb/2"})
+    server.refuses = {}
+    server.wait(lambda server: server.healthy() == {A0, "GPU-a/2g.10gb/2"})
+    assert node.kubelet.announce({ONE: {A0: True}, TWO: {"GPU-a/2g.10gb/2": True}}) == {}
 
 
-def test_a_plugin_that_cannot_be_served_is_an_error(node):
-    name = "nvidia.com/mig-" + 100 * "x"
-    with pytest.raises(KubeletError, match=r"no device plugin can be served on .*apportion-nvidia\.com_mig-xxx"):
-        node.kubelet.announce({name: {}})
+def test_a_refused_resource_that_is_announced_no_more_is_asked_for_no_more(node, server):
+    server.refuses = {ONE: (grpc.StatusCode.UNKNOWN, "invalid resource name")}
+    assert [*node.kubelet.announce({ONE: {A0: True}})] == [ONE]
+    assert node.kubelet.announce({TWO: {}}) == {}
+    assert [path.name for path in server.plugins.iterdir() if "mig-1g" in path.name] == []
+
+
+def test_a_plugin_that_cannot_be_served_is_an_error(node, server):
+    (server.plugins / "apportion-nvidia.com_mig-1g.5gb.sock").mkdir()
+    with pytest.raises(
+        KubeletError, match=r"no device plugin can be served on .*apportion-nvidia\.com_mig-1g\.5gb\.sock: "
+    ):
+        node.kubelet.announce({ONE: {}})
+
+
+def test_a_kubelet_that_listens_knows_us_however_late_it_answers(node, server, monkeypatch):
+    """One that answers Register after six seconds never came to the second resource, and took down the first each time."""
+    monkeypatch.setattr("reconciler.agent.deviceplugin.endpoint.ANSWER_S", 0.2)
+    server.answers = threading.Event()
+    assert node.kubelet.announce({ONE: {A0: True}, TWO: {"GPU-a/2g.10gb/2": True}}) == {}
+    server.wait(lambda server: server.healthy() == {A0, "GPU-a/2g.10gb/2"})
+    assert [resource for resource, _ in server.registered] == [ONE, TWO]
+    server.answers.set()
+
+
+def test_a_kubelet_that_listens_anew_takes_the_place_of_itself(node, server):
+    """Each listener takes a thread: with as many as there are, no container would get its devices any more."""
+    node.announce(ONE=[A0])
+    listeners = [server._endpoints[ONE]._stub.ListAndWatch(pb.Empty()) for _ in range(6)]
+    assert variables(server.allocate(ONE, A0)) == {"NVIDIA_VISIBLE_DEVICES": "MIG-a0"}
+    assert [device.ID for device in next(listeners[-1]).devices] == [A0]
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        pytest.param("nvidia.com/gpu.shared", "apportion-nvidia.com_gpu.shared.sock", id="short"),
+        pytest.param("nvidia.com/mig-1g.12gb.me.all", "apportion-nvidia.com_mig-1g.12gb.me.all.sock", id="nvidias-longest"),
+        pytest.param("nvidia.com/" + 63 * "x", "apportion-nvidia.com_xxxxxxxxxxx-a47ed7e9.sock", id="longest"),
+        pytest.param("nvidia.com/" + 62 * "x" + "y", "apportion-nvidia.com_xxxxxxxxxxx-949d4c31.sock", id="another-as-long"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_socket_is_as_short_as_its_path_must_be(resource, name):
+    assert socket_name(resource) == name
 
 
 # What it lacks ----------------------------------------------------------------------------------------------------------
@@ -377,12 +419,20 @@ def test_a_kubelet_that_is_asked_too_often_is_asked_again(node, server):
     assert server.asked == ["GetAllocatableResources"] * 2
 
 
+def test_an_answer_that_is_too_large_is_told_and_not_asked_for_again(node, server):
+    too_large = "CLIENT: Received message larger than max (20000000 vs. 16777216)"
+    server.refuses_reading = [(grpc.StatusCode.RESOURCE_EXHAUSTED, too_large)]
+    with pytest.raises(KubeletError, match=r"Received message larger than max \(20000000 vs\. 16777216\)"):
+        node.kubelet.allocatable()
+    assert server.asked == ["GetAllocatableResources"]
+
+
 def test_devices_of_others_are_not_ours(node, server):
     node.announce(ONE=[A0])
-    server.devices |= {"example.com/nic": {"eth0": True}}
-    server.holders |= {"eth0": ("ns/a", "example.com/nic")}
+    server.devices |= {"example.com/nic": {"rack/nic/0": True}}
+    server.holders |= {"rack/nic/0": ("ns/a", "example.com/nic")}
     assert node.kubelet.allocatable() == {A0}
-    assert node.kubelet.allocated() == {}
+    assert node.kubelet.allocated() == {"rack/nic/0": "ns/a"}, "what that is, is not for it to say"
 
 
 def test_another_plugin_for_one_of_our_resources_is_found(node, server):

@@ -171,19 +171,24 @@ def test_mps_slices_are_whole_gigabytes_within_the_board(make, product, bins, fi
 
 def test_mps_slices_need_a_control_daemon_which_stays_as_long_as_there_are_any(make):
     driver, item = make(product=T4), Slice("10gb")
-    assert not driver.mps_enabled(GPU)
+    assert driver.mps_enabled(GPU) is False
     with pytest.raises(NotSupported, match="no MPS control daemon is kept for GPU 0"):
         driver.create(GPU, item)
     driver.enable_mps(GPU)
     driver.enable_mps(GPU)
     driver.create(GPU, item)
     assert (driver.mps_enabled(GPU), driver.mps_enabled(OTHER)) == (True, False)
-    with pytest.raises(InUse, match="end the MPS control daemon of GPU 0: it has MPS slices"):
-        driver.disable_mps(GPU)
+    driver.disable_mps(GPU)
+    assert driver.slices(GPU) == (item,)
+    assert driver.mps_enabled(GPU) is False, "it is kept only for what is left"
+    driver.enable_mps(GPU)
+    assert driver.mps_enabled(GPU) is True
+    driver.disable_mps(GPU)
     driver.destroy(GPU, item)
+    assert driver.mps_enabled(GPU) is None, "it is to be ended now"
     driver.disable_mps(GPU)
     driver.disable_mps(GPU)
-    assert not driver.mps_enabled(GPU)
+    assert driver.mps_enabled(GPU) is False
 
 
 def test_a_board_in_mig_mode_has_no_control_daemon(make):

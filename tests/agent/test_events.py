@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from reconciler.agent.driver import DriverError, GpuIsLost
-from reconciler.agent.events import BoardEvents
+from reconciler.agent.nvml.events import BoardEvents
 
 PATIENCE_S = 5.0
 
@@ -89,7 +89,7 @@ def test_a_driver_that_is_not_there_is_tried_again_and_causes_no_passes(start):
 
 
 def test_boards_are_asked_for_anew_from_time_to_time_since_more_may_answer(start, monkeypatch):
-    monkeypatch.setattr("reconciler.agent.events.WAITS", 2)
+    monkeypatch.setattr("reconciler.agent.nvml.events.WAITS", 2)
     boards = Boards()
     start(boards)
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_boards_are_asked_for_anew_from_time_to_time_since_more_may_answer(start
 
 
 def test_a_watch_that_cannot_be_closed_does_not_end_the_thread(start, monkeypatch):
-    monkeypatch.setattr("reconciler.agent.events.WAITS", 2)
+    monkeypatch.setattr("reconciler.agent.nvml.events.WAITS", 2)
     boards = Boards()
     _, changed = start(boards)
     assert boards.opened.acquire(timeout=PATIENCE_S)

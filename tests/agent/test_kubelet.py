@@ -28,7 +28,7 @@ class Kubelet:
         self.pods, self.now, self.rejected = [], 0.0, []
         self.real = SimulatedKubelet(
             lambda: self.pods,
-            reject=lambda one, message: self.rejected.append((one.key, message)),
+            tell=lambda one, _reason, message: self.rejected.append((one.key, message)),
             clock=lambda: self.now,
             **options,
         )

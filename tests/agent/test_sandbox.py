@@ -125,19 +125,19 @@ def test_a_node_is_cut_used_recut_and_taken_up_again_by_the_next_agent(client, a
     client.create(PODS.path("default"), pod)
     state = watched.until(lambda state: f"default/{NODE}" in note(state, names.STATUS_PLACEMENTS))
     used = [item for item in json.loads(note(state, names.STATUS_PLACEMENTS))["0"] if item["used"]]
-    assert [item["start"] for item in used] == [0]
+    assert [item["start"] for item in used] == [4], "which leaves the start for a 4g"
 
     first.send_signal(signal.SIGTERM)
     assert first.wait(PATIENCE_S) == 0
-    annotate(client, write_spec({0: layout(("3g.20gb", 0), ("2g.10gb", 4))}, {0: threes}, "2"))
+    annotate(client, write_spec({0: layout(("2g.10gb", 0), ("3g.20gb", 4))}, {0: threes}, "2"))
     agent()
     watched.until(lambda state: '"withdrawn":true' in note(state, names.STATUS_PLACEMENTS))
     annotate(client, {names.SPEC_CUT: "2"})
     state = watched.until(lambda state: note(state, names.STATUS_PLAN) == "2")
     assert json.loads(note(state, names.STATUS_PLACEMENTS)) == {
         "0": [
-            {"profile": "3g.20gb", "start": 0, "used": True, "pod": f"default/{NODE}"},
-            {"profile": "2g.10gb", "start": 4, "used": False},
+            {"profile": "2g.10gb", "start": 0, "used": False},
+            {"profile": "3g.20gb", "start": 4, "used": True, "pod": f"default/{NODE}"},
         ]
     }
     assert {name: n for name, n in state["status"]["allocatable"].items() if name.startswith("nvidia.com/")} == {

@@ -16,7 +16,8 @@ from reconciler.agent.pods import read_pod
 from reconciler.agent.report import report_stopped
 from reconciler.agent.service import Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
-from tests.agent.world import layout, merge
+from tests.agent.merging import merge
+from tests.agent.world import layout
 from tests.apiserver.server import PATIENCE_S, ApiServer
 from tests.apiserver.steps import Live, listing, refusal
 from tests.builders import raw_node, raw_pod
@@ -45,7 +46,7 @@ class Cluster:
         self.service = Service(self.client, self.agent, labels="a=b", workers=2, clock=lambda: 1_000.0)
 
     def agent(self, node, pods):
-        return simulated_agent(node, pods, lambda pod, why: self.rejected.put(pod.key), LATENCIES["none"])
+        return simulated_agent(node, pods, lambda pod, *_: self.rejected.put(pod.key), LATENCIES["none"])
 
     def patch(self, request, wire):
         assert request.headers["Content-Type"] == STRATEGIC_PATCH

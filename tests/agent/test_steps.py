@@ -6,9 +6,10 @@ import pytest
 from policies import names
 from policies.annotations import BoardInventory, Placement
 from policies.catalogue import by_product
-from reconciler.agent.apply import KEEP, BoardState, EnableMig, Keep, Recut, Refuse, Withdraw, mode_fault, next_steps
+from reconciler.agent.boards import BoardState, mode_fault
 from reconciler.agent.driver import Slice, device_id
 from reconciler.agent.node import Order
+from reconciler.agent.steps import KEEP, EnableMig, Keep, Recut, Refuse, Withdraw, next_steps
 from tests.agent.world import layout
 from tests.builders import A100, H100, T4
 

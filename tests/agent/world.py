@@ -18,6 +18,7 @@ from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
 from reconciler.agent.tenants import Tenants
 from tests.agent.hardware import SimulatedHardware
+from tests.agent.merging import merge
 from tests.builders import make_pod, raw_node
 
 
@@ -88,7 +89,7 @@ class World:
         if self.forgetful:
             self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
         self.driver = self._hardware.driver()
-        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None)
+        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None, **self._options())
 
     def reboot(self, **lost):
         """Lose all instances, and what the kubelet knows of devices but for its checkpoint; start the agent anew."""
@@ -209,6 +210,10 @@ class World:
         assert item.placement in [one.placement for one in node.reported[self.uuids.index(board)] if one.withdrawn]
         assert device_id(board, item) not in self._kubelet.allocatable(), "destroyed while the kubelet offered it"
 
+    def _options(self):
+        """Return what else an agent gets that starts now."""
+        return {}
+
     def _tenants(self):
         def tell(pod, reason, message):
             self.told.append((pod.key, reason, message))
@@ -220,27 +225,10 @@ class World:
             self.pods.values,
             announced=announced,
             allocated=allocated,
-            reject=lambda pod, message: self.rejected.append((pod.key, message)),
+            tell=lambda pod, _reason, message: self.rejected.append((pod.key, message)),
             delay_s=self.delay_s,
             clock=lambda: self.now,
         )
-
-
-def merge(node, patch):
-    """Change a node as the API server does by the agent's strategic merge patch of its status."""
-    metadata, status = node["metadata"], node["status"]
-    assert patch["metadata"]["uid"] == metadata["uid"]
-    for key, value in patch["metadata"]["annotations"].items():
-        if value is None:
-            metadata["annotations"].pop(key, None)
-        else:
-            metadata["annotations"][key] = value
-    changes = dict(patch["status"])
-    by_type = {condition["type"]: condition for condition in status["conditions"]}
-    by_type |= {condition["type"]: condition for condition in changes.pop("conditions", ())}
-    status["conditions"] = list(by_type.values())
-    for field, amounts in changes.items():
-        status[field] = {**status[field], **amounts}
 
 
 class _Counted:
@@ -251,7 +239,7 @@ class _Counted:
 
     def announce(self, devices):
         self._world.boundary()
-        self._world._kubelet.announce(devices)
+        return self._world._kubelet.announce(devices)
 
     def allocatable(self):
         return self._world._kubelet.allocatable()

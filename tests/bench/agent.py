@@ -11,9 +11,9 @@ from pathlib import Path
 
 from console.sandbox.progress import Progress
 from tests.bench.figures import Figure, percentile
+from tests.node.cluster import empty_cluster, find_programs
 from tests.node.enclosure import Impossible
 from tests.node.gpus import gpu_node
-from tests.node.place import empty_cluster, find_place
 from tests.node.timeline import Pods, recuts
 
 PODS = 40
@@ -27,14 +27,14 @@ def run() -> Iterator[Figure]:
         trial.mkdir()
         directory.mkdir()
         try:
-            place = find_place(trial, Progress())
+            programs = find_programs(trial, Progress())
         except Impossible as reason:
             print(f"bench agent: not run: {reason}", file=sys.stderr)
             return
         with (
             empty_cluster() as sandbox,
             gpu_node(
-                "bench", "NVIDIA-A100-SXM4-40GB", mode="mig", sandbox=sandbox, place=place, directory=directory
+                "bench", "NVIDIA-A100-SXM4-40GB", mode="mig", sandbox=sandbox, programs=programs, directory=directory
             ) as gpus,
             Pods(sandbox, "default") as pods,
         ):

@@ -374,6 +374,22 @@ def test_a_watch_is_interrupted_by_another_thread(server: ApiServer, client: Cli
     live.end()
 
 
+def test_what_comes_after_an_interruption_is_not_believed(
+    server: ApiServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket of TLS that was shut under its reader hands out what is still encrypted."""
+    server.route("GET", THING, events(), watch=True)
+    encrypted = [b"", b"\xa1\n"]
+    with client.watch(THING, {}, 5.0) as stream:
+
+        def read(_most: int) -> bytes:
+            stream.interrupt()
+            return encrypted.pop()
+
+        monkeypatch.setattr(stream._response, "read1", read)
+        assert list(stream) == []
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

@@ -7,13 +7,18 @@ class NoProcesses:
     """Daemons that serve at once; `limits` are theirs, by board, `faults` what is wrong with them."""
 
     def __init__(self):
-        self.limits, self.faults = {}, {}
+        self.limits, self.faults, self.last = {}, {}, set()
 
-    def start(self, board, limit_mib):
+    def start(self, board, limit_mib, *, again=True):
         self.limits.setdefault(board, limit_mib)
+        (self.last.discard if again else self.last.add)(board)
 
     def stop(self, board):
         self.limits.pop(board, None)
+        self.last.discard(board)
+
+    def retiring(self, board):
+        return board in self.last
 
     def kept(self, board):
         return board in self.limits

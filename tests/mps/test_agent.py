@@ -110,7 +110,7 @@ def test_without_the_program_nothing_is_offered_and_one_reason_is_given(make):
     status, reason, message = world.condition()
     assert (status, reason) == ("False", "BoardFailed")
     assert "there is no nvidia-cuda-mps-control-of-nobody here" in message
-    assert world.reported() == ["10gb withdrawn"]
+    assert world.reported() == ["10gb free"]
 
 
 def test_a_board_leaves_mps_when_its_last_slice_has_gone(make):

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -152,90 +153,6 @@ def test_a_server_of_another_user_is_a_fault_as_long_as_somebody_uses_it(node):
     node.until(lambda: daemons.fault(GPU) is None)
 
 
-def test_a_directory_that_shuts_the_clients_user_out_is_named(node):
-    """A20: the pipe directory is open, one above it is not."""
-    closed = node.directory / "run" / "nvidia"
-    closed.mkdir(parents=True)
-    closed.chmod(0o700)
-    site = sites.MpsSite(root=closed / "mps", uid=4711)
-    with pytest.raises(DriverError) as raised:
-        site.prepare(GPU)
-    assert str(raised.value) == (
-        f"{closed} is closed to uid 4711 (mode 0700), so that no MPS client reaches {closed}/mps/{GPU}/pipe: run chmod o+x "
-        f"{closed}, or move the root of MPS"
-    )
-
-
-@pytest.mark.parametrize(
-    ("mode", "owned", "closed"),
-    [
-        pytest.param(0o755, False, False, id="open"),
-        pytest.param(0o711, False, False, id="passable"),
-        pytest.param(0o700, True, False, id="its-own"),
-        pytest.param(0o750, False, True, id="by-group-only"),
-        pytest.param(0o744, False, True, id="to-be-listed-only"),
-        pytest.param(0o055, True, True, id="closed-to-its-owner"),
-    ],
-)
-def test_a_directory_is_passed_by_its_owner_or_by_all(make, mode, owned, closed):
-    directory = make().directory / "in-between"
-    below = directory / "pipe"
-    below.mkdir(parents=True)
-    directory.chmod(mode)
-    uid = os.geteuid() if owned else 4711
-    try:
-        assert sites.first_closed(below, uid) == ((directory, mode) if closed else None)
-        seen_from_within = Path("/", *directory.parts[-1:])
-        assert sites.first_closed(seen_from_within / "pipe", uid, root=directory.parent) == (
-            (seen_from_within, mode) if closed else None
-        )
-    finally:
-        directory.chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    ("on_host", "uid", "command"),
-    [
-        pytest.param(False, None, ["nvidia-cuda-mps-control", "-f"], id="here"),
-        pytest.param(False, 1000, ["nvidia-cuda-mps-control", "-f"], id="here-as-the-child-that-changes-its-user"),
-        pytest.param(
-            True, None, ["nsenter", "--target", "1", "--mount", "--", "nvidia-cuda-mps-control", "-f"], id="there"
-        ),
-        pytest.param(
-            True,
-            1000,
-            [
-                "nsenter",
-                "--target",
-                "1",
-                "--mount",
-                "--setuid",
-                "1000",
-                "--setgid",
-                "1000",
-                "--",
-                "nvidia-cuda-mps-control",
-                "-f",
-            ],
-            id="there-as-the-user-that-nsenter-becomes",
-        ),
-    ],
-)
-def test_the_program_is_run_here_or_among_the_files_of_the_node(on_host, uid, command):
-    assert sites.MpsSite(on_host=on_host).command("-f", uid=uid) == command
-
-
-def test_among_the_files_of_the_node_our_own_variables_mean_nothing(monkeypatch):
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/ours")
-    assert sites.MpsSite(on_host=True).environment(GPU) == {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "CUDA_VISIBLE_DEVICES": GPU,
-        "CUDA_MPS_PIPE_DIRECTORY": f"/run/apportion/mps/{GPU}/pipe",
-        "CUDA_MPS_LOG_DIRECTORY": f"/run/apportion/mps/{GPU}/log",
-    }
-    assert sites.MpsSite().environment(GPU)["LD_LIBRARY_PATH"] == "/ours"
-
-
 def test_a_missing_program_is_one_clear_reason(make):
     """A21."""
     node = make(program="nvidia-cuda-mps-control-of-nobody")
@@ -261,15 +178,6 @@ def test_selinux_that_refuses_labels_is_one_clear_reason(node, monkeypatch, tmp_
         f"SELinux keeps the agent from labelling {node.site.root}/{GPU} system_u:object_r:container_file_t:s0: Permission denied; "
         "run the agent privileged (seLinuxOptions: {type: spc_t}), or label the node nos.nebuly.com/gpu-partitioning=mig"
     )
-
-
-def test_with_selinux_containers_may_use_what_is_there(node, monkeypatch, tmp_path):
-    labelled = {}
-    monkeypatch.setattr(sites, "SELINUX", tmp_path)
-    monkeypatch.setattr(os, "setxattr", lambda path, name, value: labelled.update({path: (name, value)}))
-    node.site.prepare(GPU)
-    label = "security.selinux", b"system_u:object_r:container_file_t:s0"
-    assert labelled == dict.fromkeys((node.site.root / GPU, node.site.pipes(GPU), node.site.logs(GPU)), label)
 
 
 def test_the_next_agent_finds_the_daemon_running_and_the_programs_that_use_it(node):
@@ -378,6 +286,20 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(node):
     node.break_by("mute")
     daemons.stop(GPU)
     await_end(pid)
+
+
+def test_daemons_that_do_not_answer_are_waited_for_together_when_the_agent_ends(node):
+    """A pod has 30 s to end, and an answer may take 5 s: eight boards, one after the other, would take more."""
+    daemons, boards = node.supervisor(answer_s=1.0), [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(8)]
+    for board in boards:
+        daemons.start(board, 1000)
+    node.break_by("mute")
+    for board in boards:
+        node.until(lambda board=board: "no answer within 1 s" in (daemons.fault(board) or ""))
+    began = time.monotonic()
+    daemons.leave()
+    assert time.monotonic() - began < 4.0
+    assert all(map(node.pid, boards)), "and left running"
 
 
 @pytest.mark.parametrize("place", ["no-cgroup", "nowhere/at-all"])

@@ -23,6 +23,11 @@ def ours() -> list[Path]:
     return [hierarchy / CGROUP for hierarchy in cgroup_hierarchies()]
 
 
+def root() -> Path:
+    """Return a directory of this machine that everybody who makes them finds."""
+    return next(cgroup_hierarchies())
+
+
 @contextmanager
 def made() -> Iterator[None]:
     """Have them during the block, and none before or after. Raises OSError if this machine does not let us."""

@@ -1,14 +1,15 @@
 """A real node for tests. Where this machine has no means for it they are skipped, and the summary says why."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from console.sandbox.lifecycle import Sandbox
 from console.sandbox.progress import Progress
+from tests.node.cluster import empty_cluster, find_programs
 from tests.node.enclosure import Impossible
-from tests.node.place import Place, empty_cluster, find_place
 from tests.node.timeline import Pods
 from tests.sandbox.waiting import create_namespace
 
@@ -35,21 +36,21 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
-def place(
+def programs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]
-) -> Place:
-    """This machine. The progress of building, which takes minutes once, is shown past pytest's capturing."""
+) -> Mapping[str, Path]:
+    """The programs of a node. The progress of building, which takes minutes once, is shown past pytest's capturing."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():
-            return find_place(tmp_path_factory.mktemp("trial"), Progress())
+            return find_programs(tmp_path_factory.mktemp("trial"), Progress())
     except Impossible as reason:
         tell(f"node test: not run: {reason}")
         pytest.skip(f"not run: {reason}")
 
 
 @pytest.fixture(scope="session")
-def cluster(place: Place) -> Iterator[Sandbox]:
+def cluster(programs: Mapping[str, Path]) -> Iterator[Sandbox]:
     """A control plane without nodes, with our webhook and reconciler."""
     with empty_cluster() as sandbox:
         yield sandbox

@@ -123,14 +123,16 @@ class Enclosure:
 
 
 @contextmanager
-def enclosed(directory: Path, lock: Path) -> Iterator[Enclosure]:
-    """Open an enclosure for the block, with an empty directory; `lock` is a directory that all runs have in common.
+def enclosed(directory: Path) -> Iterator[Enclosure]:
+    """Open an enclosure for the block, with an empty directory for its files.
 
-    One that runs already is waited for. Raises Impossible.
+    A machine has one at a time, since their cgroups have one name: another one is waited for. Raises Impossible.
     """
     if os.geteuid() != 0:
         raise Impossible("only root can run a kubelet and containers")
-    with exclusive(lock), ExitStack() as stack:
+    if not cgroups.ours():
+        raise Impossible("no cgroups are mounted")
+    with exclusive(cgroups.root()), ExitStack() as stack:
         try:
             stack.enter_context(cgroups.made())
         except OSError as error:

@@ -6,9 +6,10 @@ DaemonSet has there, so that it may do what it may do in production and nothing 
 
 import os
 import random
+import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,11 +25,11 @@ from console.sandbox.services import AGENT
 from policies import names
 from tests.mps.standin import program as mps_program
 from tests.node.node import Node, running_node, wait_for
-from tests.node.place import Place
 from tests.nvml.library import library
 from tests.nvml.machine import Machine
 
 _TOKEN_S: Final = 3600
+_COMPLAINT: Final = re.compile('"level": "error"|Traceback|Error:')
 _SYSTEM: Final = f"--namespace={names.SYSTEM_NAMESPACE}"
 
 
@@ -151,7 +152,7 @@ def gpu_node(
     *products: str,
     mode: str,
     sandbox: Sandbox,
-    place: Place,
+    programs: Mapping[str, Path],
     directory: Path,
     options: Sequence[str] = (),
 ) -> Iterator[GpuNode]:
@@ -164,8 +165,11 @@ def gpu_node(
         names.PRODUCT_LABEL: products[0],
         names.COUNT_LABEL: str(len(products)),
     }
-    with running_node(name, labels, sandbox=sandbox, place=place, directory=directory / "node") as node:
-        yield GpuNode(node, machine, sandbox, options)
+    with running_node(name, labels, sandbox=sandbox, programs=programs, directory=directory / "node") as node:
+        gpus = GpuNode(node, machine, sandbox, options)
+        yield gpus
+        complaints = [line for line in gpus.agent.log.read_text().splitlines() if _COMPLAINT.search(line)]
+        assert not complaints, "nothing that a person has to look at, and no error that nobody expects"
 
 
 def _instances(board: object) -> Iterator[tuple[str, tuple[int, int]]]:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import platform
 import subprocess
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 # Of no registry that exists, so that nothing is ever asked for it; pods name it with imagePullPolicy Never.
 IMAGE: Final = "apportion.invalid/pause:1"
 PROGRAM: Final = "/pause"
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names -> Go's
 _SOURCE: Final = Path(__file__).with_name("pause.c")
 
 
@@ -20,7 +22,7 @@ def write_image(directory: Path) -> Path:
     subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-static", "-o", program, _SOURCE], check=True)
     layer = _tar({PROGRAM[1:]: program.read_bytes()}, mode=0o755)
     config = {
-        "architecture": "amd64",
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {"Entrypoint": [PROGRAM]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},

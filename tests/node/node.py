@@ -23,7 +23,6 @@ from console.sandbox.ports import free_ports
 from policies.model import Node as NodeObject
 from tests.node.enclosure import Enclosure, Process, enclosed
 from tests.node.image import IMAGE, write_image
-from tests.node.place import Place
 
 SOCKET: Final = "/run/containerd/containerd.sock"
 START_S: Final = 60.0
@@ -79,11 +78,11 @@ _NETWORK: Final = '{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": 
 
 @contextmanager
 def running_node(
-    name: str, labels: Mapping[str, str], *, sandbox: Sandbox, place: Place, directory: Path
+    name: str, labels: Mapping[str, str], *, sandbox: Sandbox, programs: Mapping[str, Path], directory: Path
 ) -> Iterator["Node"]:
     """Run a node during the block, ready, with these labels; its files are in an empty directory. Raises Impossible."""
-    with enclosed(directory, place.lock) as enclosure:
-        node = Node(name, enclosure, place.programs, sandbox)
+    with enclosed(directory) as enclosure:
+        node = Node(name, enclosure, programs, sandbox)
         node.start_containerd()
         node.start_kubelet(labels)
         yield node

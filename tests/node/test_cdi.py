@@ -10,13 +10,13 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     with gpu_node(
         "cdi",
         A100,
         mode="mig",
         sandbox=cluster,
-        place=place,
+        programs=programs,
         directory=tmp_path_factory.mktemp("cdi"),
         options=["--device-ids=cdi"],
     ) as gpus:

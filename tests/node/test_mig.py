@@ -22,13 +22,13 @@ CHURNED = 50
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     with gpu_node(
         "mig",
         A100,
         mode="mig",
         sandbox=cluster,
-        place=place,
+        programs=programs,
         directory=tmp_path_factory.mktemp("mig"),
     ) as gpus:
         yield gpus
@@ -149,7 +149,10 @@ def test_fifty_pods_come_and_go_beside_one_that_stays(cluster, gpus, pods, stays
                 pods.end(pod.name)
     assert len(ran) == CHURNED
     took = time.time() - pods.seen["pod-0"]["created"]
-    tell(f"{CHURNED} pods at once, each for a slice and ended as soon as it runs: {took:.0f} s")
+    tell(
+        f"{CHURNED} pods at once, each for a slice and ended as soon as it runs: {took:.0f} s; the agent occupies {gpus.agent_mib()} MiB"
+    )
+    assert gpus.agent_mib() <= 90
 
 
 def test_a_pod_that_was_told_a_uuid_that_is_no_more_has_to_go(cluster, gpus, pods):

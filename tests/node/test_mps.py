@@ -8,18 +8,19 @@ import pytest
 from tests.node.containers import container_of
 from tests.node.gpus import gpu_node
 from tests.node.timeline import way_of
+from tests.sandbox.waiting import eventually
 
 A100 = "NVIDIA-A100-SXM4-40GB"
 
 
 @pytest.fixture(scope="module")
-def gpus(cluster, place, tmp_path_factory):
+def gpus(cluster, programs, tmp_path_factory):
     with gpu_node(
         "mps",
         A100,
         mode="mps",
         sandbox=cluster,
-        place=place,
+        programs=programs,
         directory=tmp_path_factory.mktemp("mps"),
     ) as gpus:
         yield gpus
@@ -71,3 +72,13 @@ def test_a_daemon_outlives_the_agent_and_so_do_its_clients(cluster, gpus, pods, 
     pods.run("comes", gpu_fraction="0.5")
     assert container_of(cluster, pods.namespace, "stays") == stays
     assert daemon(gpus, pipes) == serves
+
+
+def test_a_daemon_that_dies_is_followed_by_another_for_the_next_client(cluster, gpus, pods, pipes):
+    """A19."""
+    pods.run("before", gpu_fraction="0.25")
+    died = daemon(gpus, pipes)
+    gpus.node.enclosure.run("/bin/kill", "-KILL", died, environment={})
+    eventually(lambda: daemon(gpus, pipes) != died, "another daemon")
+    pods.run("after", gpu_fraction="0.5")
+    assert container_of(cluster, pods.namespace, "after").path(f"{pipes}/control").is_socket()

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.agent.bins import Bins
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
 from tests.mps.daemons import NoProcesses

@@ -382,6 +382,7 @@ int nvmlDeviceSetMigMode(void *device, uint mode, int *activation) {
       board->pending = mode;
       *activation = mode == board->current ? OK : busy ? IN_USE : board->live ? OK : RESET_REQUIRED;
       if (*activation == OK) board->current = mode;
+      if (board->current) board->mode = 0;  // NVML: the compute mode of a board in MIG mode is the default one
     }
   });
 }
@@ -648,6 +649,7 @@ void mock_reboot(void) {
   state->boot++;
   for (Board *board = state->board; board < state->board + state->boards; board++) {
     board->current = board->pending;
+    if (board->current) board->mode = 0;
     memset(board->instances, 0, sizeof board->instances);
   }
   flock(lock_fd, LOCK_UN);

@@ -1,11 +1,11 @@
 """Instances on real NVML calls: which compute instance, what is asked how, who holds what, what a reboot leaves."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import pynvml
 import pytest
 
-from reconciler.agent.bins import Bins
 from reconciler.agent.driver import (
     DriverError,
     GpuIsLost,
@@ -16,6 +16,7 @@ from reconciler.agent.driver import (
     NotSupported,
     Slice,
 )
+from reconciler.agent.mps.bins import Bins
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.nvml.mps import MpsBoards
@@ -173,6 +174,13 @@ def test_an_instance_that_a_person_has_divided_is_neither_offered_nor_removed(ma
         driver.destroy(board, Slice("3g.20gb", 0))
     with pytest.raises(InsufficientResources, match=r"2g\.10gb at 2 overlaps 3g\.20gb at 0"):
         driver.create(board, Slice("2g.10gb", 2))
+    with pytest.raises(InvalidArgument) as caught:
+        driver.create(board, Slice("3g.20gb", 0))
+    number = pynvml.nvmlGpuInstanceGetInfo(instance).id
+    assert str(caught.value) == (
+        "3g.20gb at 0 cannot be made: somebody has divided the GPU instance at its place among 2 compute instances; remove them "
+        f"and it: nvidia-smi mig -dci -i 0 -gi {number}; nvidia-smi mig -dgi -i 0 -gi {number}"
+    )
     driver.create(board, Slice("3g.20gb", 4))
 
 
@@ -279,18 +287,18 @@ def test_boards_serve_without_events(machine, driver, function):
     assert [board.fault for board in driver.boards()] == [None]
 
 
-def test_a_lost_board_keeps_its_slices_which_pods_hold_and_the_others_go_on(machine, driver):
+def test_a_lost_board_tells_of_nothing_and_the_others_go_on(machine, driver):
+    """That is not that it has nothing: what it had is remembered above the driver."""
     one = machine(A100, A100)
     lost, well = one.uuids
     for board in one.uuids:
         driver.create(board, Slice("3g.20gb", 4))
-        driver.slices(board)
     one.lose(lost)
     assert [board.fault for board in driver.boards()] == ["ask for the MIG mode of GPU 0: GPU is lost", None]
-    assert driver.slices(lost) == driver.slices(well) == (Slice("3g.20gb", 4),)
-    assert driver.orphans(lost) == ()
-    with pytest.raises(GpuIsLost):
-        driver.destroy(lost, Slice("3g.20gb", 4))
+    assert driver.slices(well) == (Slice("3g.20gb", 4),)
+    for call in (driver.slices, driver.orphans, lambda board: driver.destroy(board, Slice("3g.20gb", 4))):
+        with pytest.raises(GpuIsLost):
+            call(lost)
     driver.destroy(well, Slice("3g.20gb", 4))
     assert driver.slices(well) == ()
 
@@ -311,10 +319,50 @@ def test_mps_slices_outlive_the_agent(machine, driver, tmp_path):
     driver.enable_mps(board)
     driver.create(board, Slice("10gb"))
     again = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), NoProcesses()))
-    assert (again.slices(board), again.mps_enabled(board)) == ((Slice("10gb"),), False)
+    assert (again.slices(board), again.mps_enabled(board)) == ((Slice("10gb"),), None)
     (tmp_path / "bins.json").write_text("{")
     with pytest.raises(DriverError, match=r"cannot be read from .*bins\.json"):
         again.slices(board)
+
+
+@pytest.mark.parametrize(
+    ("bins", "why"),
+    [
+        pytest.param([("10gb", None), ("10gb", None)], "names a slice twice", id="twice"),
+        pytest.param([("500gb", None)], "500gb beside 0 GB: Tesla-T4 has 16 GB", id="more-than-the-board-has"),
+        pytest.param([("1g.5gb", 0)], "has MIG slices", id="a-MIG-slice"),
+        pytest.param([("zz", None)], "zz is no MPS slice; write for example 10gb", id="no-slice-at-all"),
+    ],
+)
+def test_mps_slices_that_cannot_be_are_the_fault_of_the_file_and_of_the_board(machine, driver, tmp_path, bins, why):
+    """Whoever has changed it: nothing is announced that nobody can get."""
+    one, other = machine(T4, T4).uuids
+    items = [{"profile": profile, "start": start, "ordinal": 0} for profile, start in bins]
+    (tmp_path / "bins.json").write_text(json.dumps({one: items}))
+    with pytest.raises(DriverError) as raised:
+        driver.slices(one)
+    assert str(raised.value) == (
+        f"{tmp_path}/bins.json: {one}: {why}; mend that by hand, or remove the file and its slices"
+    )
+    assert driver.slices(other) == ()
+
+
+def test_a_board_in_mig_mode_keeps_nothing_of_mps(machine, driver):
+    """A person has switched it on for the reset: what was left there serves nobody any more."""
+    one = machine(A100, mig=False)
+    (board,) = one.uuids
+    driver.enable_mps(board)
+    driver.create(board, Slice("10gb"))
+    pynvml.nvmlDeviceSetMigMode(pynvml.nvmlDeviceGetHandleByUUID(board), 1)
+    one.reboot()
+    assert (driver.slices(board), driver.mps_enabled(board)) == ((), None)
+    driver.disable_mps(board)
+    assert driver.mps_enabled(board) is False
+    handle = pynvml.nvmlDeviceGetHandleByUUID(board)
+    assert pynvml.nvmlDeviceGetComputeMode(handle) == pynvml.NVML_COMPUTEMODE_DEFAULT
+    pynvml.nvmlDeviceSetMigMode(handle, 0)
+    one.reboot()
+    assert driver.slices(board) == ()
 
 
 def test_a_driver_that_cannot_tell_who_holds_an_instance_leaves_that_out(machine, driver):

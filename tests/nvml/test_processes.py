@@ -128,7 +128,7 @@ def test_a_driver_without_versioned_profiles_is_asked_in_the_old_way(tmp_path, d
         pytest.param(
             "fail nvmlInitWithFlags 18 *",
             "open NVML: RM has detected an NVML/RM version mismatch.; library and kernel modules are of different drivers: "
-            "reboot the node",
+            "load the modules of the new one and restart the agent, or reboot the node",
             id="driver-updated-under-us",
         ),
         pytest.param("fail nvmlDeviceGetCount_v2 999 *", "count the GPUs: Unknown Error", id="no-count"),

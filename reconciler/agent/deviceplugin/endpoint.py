@@ -1,5 +1,6 @@
 """A device plugin on its socket, in the kubelet's directory: served, registered, and whether it still is."""
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -17,6 +18,11 @@ VERSION: Final = "v1beta1"
 ANSWER_S: Final = 5.0  # the kubelet calls back before it answers
 STOP_S: Final = 5.0
 THREADS: Final = 4  # one listens for the kubelet as long as it is connected; they are made when they are needed
+LONGEST_NAME: Final = (
+    48  # of the file: with its directories it may have 107 characters, and their names differ among nodes
+)
+
+_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 File = tuple[int, int]
 """What tells a file from another one of the same name: inode, and time of its making, as inodes are used again."""
@@ -31,6 +37,10 @@ def file_at(path: Path) -> File | None:
     return found.st_ino, found.st_ctime_ns
 
 
+class RefusedError(Exception):
+    """The kubelet does not take this resource; the message says why."""
+
+
 class Endpoint:
     """One plugin; used by one thread at a time.
 
@@ -41,7 +51,7 @@ class Endpoint:
 
     def __init__(self, directory: Path, plugin: DevicePlugin) -> None:
         self.plugin = plugin
-        self._path = directory / f"apportion-{plugin.resource.replace('/', '_')}.sock"
+        self._path = directory / socket_name(plugin.resource)
         self._times = count()
         self._kubelet_path = directory / KUBELET_SOCKET
         self._server: grpc.Server | None = None
@@ -54,7 +64,10 @@ class Endpoint:
         return kubelet == self._kubelet and self._file is not None and file_at(self._path) == self._file
 
     def open(self, kubelet: File) -> None:
-        """Serve, in place of whatever is on the socket, then register: the kubelet calls at once. Raises KubeletError."""
+        """Serve, in place of whatever is on the socket, then register: the kubelet calls at once.
+
+        Raises KubeletError if it does not answer, RefusedError if it does not take this resource.
+        """
         self.close()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=self.plugin.resource)
         self._server = grpc.server(self._pool)
@@ -70,7 +83,7 @@ class Endpoint:
         self._file, self._kubelet = file_at(self._path), kubelet  # before the kubelet can hang up again
         try:
             self._register()
-        except KubeletError:
+        except (KubeletError, RefusedError):
             self.drop()
             raise
 
@@ -99,5 +112,15 @@ class Endpoint:
             try:
                 RegistrationStub(channel).Register(request, timeout=ANSWER_S)
             except grpc.RpcError as error:
-                why = f"{error.code().name}: {error.details()}"
-                raise KubeletError(f"the kubelet does not register {self.plugin.resource}: {why}") from error
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self.plugin.listened_to:
+                    return  # it is slow to answer, but knows us
+                why = f"the kubelet does not register {self.plugin.resource}: {error.code().name}: {error.details()}"
+                raise (KubeletError if error.code() in _AWAY else RefusedError)(why) from error
+
+
+def socket_name(resource: str) -> str:
+    """Return the name of a resource's socket, the same each time: the resource's own, as far as the path of a socket bears it."""
+    name = f"apportion-{resource.replace('/', '_')}"
+    if len(name) > LONGEST_NAME - len(".sock"):
+        name = f"{name[:32]}-{hashlib.sha256(resource.encode()).hexdigest()[:8]}"
+    return f"{name}.sock"

@@ -7,7 +7,7 @@ from typing import Final
 from policies import names
 from reconciler.agent.deviceplugin.plugins import LOOK_S, Plugins
 from reconciler.agent.deviceplugin.podresources import PodResources
-from reconciler.agent.driver import InvalidArgument, read_device_id
+from reconciler.agent.driver import is_ours
 from reconciler.agent.grants import Grants
 from reconciler.agent.kubelet import Devices, Holder, KubeletBehind, KubeletError, Models
 from reconciler.agent.pods import Pods
@@ -44,10 +44,10 @@ class GrpcKubelet:
         """Return whether the sockets are looked after."""
         return self._plugins.alive()
 
-    def announce(self, devices: Devices) -> None:
-        """Make these the devices of our plugins. Raises KubeletError."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Make these the devices of our plugins; return resource -> why, of those that it refuses. Raises KubeletError."""
         self._announced = devices
-        self._plugins.announce(devices)
+        return self._plugins.announce(devices)
 
     def allocatable(self) -> frozenset[str]:
         """Return the ids of our healthy devices that it may give to pods.
@@ -56,7 +56,7 @@ class GrpcKubelet:
         """
         ours = set[str]()
         for resource, device in self._resources.allocatable():
-            if _is_ours(device):
+            if is_ours(device):
                 ours.add(device)
             elif resource in self._announced:
                 raise KubeletError(
@@ -66,7 +66,7 @@ class GrpcKubelet:
         return frozenset(ours)
 
     def allocated(self) -> Mapping[str, Holder]:
-        """Return which pod holds which of our devices. Raises KubeletError.
+        """Return which pod holds which device, of whatever plugin. Raises KubeletError.
 
         A kubelet that starts answers before it has heard of its pods, as if nothing were held. So it has to know all
         that run by the API server; until then KubeletBehind is raised.
@@ -75,7 +75,7 @@ class GrpcKubelet:
         pods = self._resources.pods()
         if unknown := sorted(running - pods.keys()):
             raise KubeletBehind(f"the kubelet does not know of pods that run on this node: {', '.join(unknown)}")
-        found = {device: pod for pod, devices in pods.items() for device in devices if _is_ours(device)}
+        found = {device: pod for pod, devices in pods.items() for device in devices}
         self._held = frozenset(found)
         return found
 
@@ -83,11 +83,3 @@ class GrpcKubelet:
         """Take our plugins from it."""
         self._plugins.close()
         self._resources.close()
-
-
-def _is_ours(device: str) -> bool:
-    try:
-        read_device_id(device)
-    except InvalidArgument:
-        return False
-    return True

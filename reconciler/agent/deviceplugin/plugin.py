@@ -58,6 +58,11 @@ class DevicePlugin(DevicePluginServicer):
                 self._devices = dict(devices)
                 self._changed.notify_all()
 
+    @property
+    def listened_to(self) -> bool:
+        """Return whether the kubelet listens."""
+        return self._listener is not None
+
     def forget(self) -> None:
         """Count on no listener that there was: we hang up."""
         self._listener = None
@@ -67,8 +72,10 @@ class DevicePlugin(DevicePluginServicer):
         return OPTIONS
 
     def ListAndWatch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
-        """Yield all devices, now and after each change, until the kubelet or we hang up."""
-        self._listener = context
+        """Yield all devices, now and after each change, until the kubelet or we hang up, or it listens anew."""
+        with self._changed:
+            self._listener = context
+            self._changed.notify_all()
         if not context.add_callback(partial(self._ended, context)):
             self._ended(context)
         told: Mapping[str, bool] | None = None
@@ -120,7 +127,7 @@ class DevicePlugin(DevicePluginServicer):
     def _next(self, told: Mapping[str, bool] | None, context: grpc.ServicerContext) -> Mapping[str, bool] | None:
         """Wait for devices other than those that were told, and return them; None when the stream has ended."""
         with self._changed:
-            while context.is_active():
+            while context.is_active() and self._listener is context:
                 if self._devices is not told:
                     return self._devices
                 self._changed.wait()

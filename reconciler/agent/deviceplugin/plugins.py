@@ -6,14 +6,14 @@ watches the old one for ever) and work on every file system that can be mounted.
 """
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from reconciler.agent.deviceplugin.endpoint import KUBELET_SOCKET, Endpoint, file_at
+from reconciler.agent.deviceplugin.endpoint import KUBELET_SOCKET, Endpoint, File, RefusedError, file_at
 from reconciler.agent.deviceplugin.plugin import DevicePlugin
 from reconciler.agent.grants import Grants
 from reconciler.agent.kubelet import Devices, KubeletError, Models
@@ -48,6 +48,7 @@ class Plugins:
         self._grants, self._held, self._models = grants, held, models
         self._look_s = look_s
         self._endpoints: dict[str, Endpoint] = {}
+        self._refused: dict[str, str] = {}
         self._turn = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
@@ -62,17 +63,27 @@ class Plugins:
         """Return whether the sockets are looked after."""
         return self._keeper is not None and self._keeper.is_alive()
 
-    def announce(self, devices: Devices) -> None:
-        """Make these the devices; a resource that is not among them any more has none. Raises KubeletError."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Make these the devices; a resource that is not among them any more has none. Raises KubeletError.
+
+        Return resource -> why, of those that the kubelet refuses.
+        """
         with self._turn:
+            for resource in self._refused.keys() - devices.keys():
+                self._endpoints.pop(resource).close()
+                del self._refused[resource]
             for resource in sorted(devices.keys() - self._endpoints.keys()):
                 self._endpoints[resource] = self._endpoint(resource)
             for resource, endpoint in self._endpoints.items():
                 endpoint.plugin.announce(devices.get(resource, {}))
         self.mend()
+        return dict(self._refused)
 
     def mend(self) -> bool:
-        """Serve and register what is not, and return whether there was any. Raises KubeletError."""
+        """Serve and register what is not, and return whether any is now. Raises KubeletError.
+
+        What the kubelet refuses is asked for again each time: nothing says when it would take it.
+        """
         with self._turn:
             if self._stopped:
                 return False
@@ -80,12 +91,11 @@ class Plugins:
             kubelet = file_at(socket)
             if kubelet is None:
                 raise KubeletError(f"there is no {socket}: does a kubelet run, and does the agent see this directory?")
-            down = [endpoint for endpoint in self._endpoints.values() if not endpoint.up(kubelet)]
-            for endpoint in down:
-                endpoint.open(kubelet)
-            if down:
-                _log.info("device_plugins_registered", resources=[endpoint.plugin.resource for endpoint in down])
-            return bool(down)
+            down = [resource for resource, endpoint in self._endpoints.items() if not endpoint.up(kubelet)]
+            registered = [resource for resource in down if self._open(resource, kubelet)]
+            if registered:
+                _log.info("device_plugins_registered", resources=registered)
+            return bool(registered)
 
     def close(self) -> None:
         """Take all plugins from the kubelet, for which their devices are unhealthy then, and end."""
@@ -96,6 +106,18 @@ class Plugins:
                 endpoint.close()
         if self._keeper:
             self._keeper.join(STOP_S)
+
+    def _open(self, resource: str, kubelet: File) -> bool:
+        """Serve and register one, and return whether the kubelet takes it. Raises KubeletError."""
+        try:
+            self._endpoints[resource].open(kubelet)
+        except RefusedError as error:
+            if self._refused.get(resource) != str(error):
+                _log.warning("resource_refused", resource=resource, error=str(error))
+            self._refused[resource] = str(error)
+            return False
+        self._refused.pop(resource, None)
+        return True
 
     def _endpoint(self, resource: str) -> Endpoint:
         plugin = DevicePlugin(resource, self._grants, self._held, partial(self._dropped, resource), self._models)

@@ -16,6 +16,7 @@ MINIMUM: Final = "Apportion needs a kubelet of Kubernetes 1.30 or later"
 ANSWER_S: Final = 5.0
 # The kubelet answers 100 calls a second, and ten at once; beyond that it refuses at once.
 REFUSED_S: Final = 0.05
+_RATE: Final = "rate limit"  # of its words, unlike those of an answer that is too large
 
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 16 << 20),  # as the kubelet's own client has it
@@ -68,7 +69,7 @@ class PodResources:
             try:
                 return call(request, timeout=ANSWER_S)
             except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and patience_s > 0:
+                if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and _RATE in error.details() and patience_s > 0:
                     patience_s -= REFUSED_S
                     self._sleep(REFUSED_S)
                     continue

@@ -41,12 +41,14 @@ class Fixture(msgspec.Struct, frozen=True, kw_only=True):
         profiles: its slices, sorted; none of a board that is given as a whole.
         shares: how slices are announced, by profile; those not named as always.
         kept: stay as it is: nobody can say what it is to be, for now.
+        passing: only until a person has changed the board's mode, for which it is emptied.
     """
 
     mode: str
     profiles: tuple[str, ...] = ()
     shares: Mapping[str, Share] = {}
     kept: bool = False
+    passing: bool = False
 
     def share(self, profile: str) -> Share:
         """Return how slices of a profile are announced."""

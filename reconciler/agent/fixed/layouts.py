@@ -6,11 +6,13 @@ from typing import Final
 from policies import names
 from policies.annotations import BoardInventory
 from policies.settings import DEFAULTS
-from reconciler.agent.driver import InvalidArgument, read_device_id
+from reconciler.agent.driver import WHOLE, InvalidArgument, read_device_id
 from reconciler.agent.fixed.files import ConfigMaps, Files, NodeFiles, no_config_maps
 from reconciler.agent.fixed.layout import Fixture, fixed_layout, in_turns, kept
+from reconciler.agent.fixed.pluginconfig import MOST_REPLICAS
 
-_MOST_REPLICAS: Final = 1000
+MOST_TURNS: Final = 1000
+"""Of a node. Each is named in its annotations, which hold 262,144 bytes: with the names of 500 pods, no more than so many."""
 
 
 class FixedLayouts:
@@ -23,13 +25,10 @@ class FixedLayouts:
 
     Args:
         config_maps: reads ConfigMaps of our namespace.
-        replicas: into how many turns a time-sliced board is divided where neither a file nor a label says it.
     """
 
-    def __init__(
-        self, config_maps: ConfigMaps = no_config_maps, replicas: int = DEFAULTS.quota.shared_replicas
-    ) -> None:
-        self._files, self._replicas = NodeFiles(config_maps), replicas
+    def __init__(self, config_maps: ConfigMaps = no_config_maps) -> None:
+        self._files = NodeFiles(config_maps)
         self._good: Files | None = None
         self._alone: Mapping[tuple[str, str], str] = {}
         self.faults: tuple[str, ...] = ()
@@ -41,6 +40,10 @@ class FixedLayouts:
         files = self._files.read(labels, faults)
         if not faults:
             found = self._laid_out(files, labels, mode, boards, faults)
+        if (turns := sum(map(_turns, found.values()))) > MOST_TURNS:
+            faults.append(
+                f"{len(boards)} GPUs in {turns} parts: a node reports {MOST_TURNS} at most: give fewer replicas"
+            )
         if faults:
             found = self._as_before(labels, mode, boards)
         else:
@@ -85,5 +88,11 @@ class FixedLayouts:
         if mode != names.TIMESLICING:
             return {}
         said = labels.get(names.REPLICAS_LABEL, "")
-        replicas = int(said) if said.isdecimal() and 0 < int(said) <= _MOST_REPLICAS else self._replicas
+        understood = said.isdecimal() and 0 < int(said) <= MOST_REPLICAS
+        replicas = int(said) if understood else DEFAULTS.quota.shared_replicas
         return {board.index: in_turns(replicas) for board in boards}
+
+
+def _turns(fixture: Fixture) -> int:
+    """Return by how many devices a board is announced."""
+    return sum(fixture.share(profile).replicas for profile in fixture.profiles or (WHOLE.profile,))

@@ -4,7 +4,7 @@ NVIDIA's plugin parses some fields and then ignores them (`rename`, `devices`, `
 or refused with the way out. Sources: NVIDIA/k8s-device-plugin, api/config/v1; nebuly-ai/k8s-device-plugin, README.
 """
 
-from collections.abc import Mapping
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -14,32 +14,16 @@ from policies.faults import UnsoundError, fault
 from policies.needs import is_slice
 from policies.placement import bin_gb, profile_of
 from reconciler.agent.fixed.devices import Selection, read_selection
-from reconciler.agent.fixed.reading import read_file
+from reconciler.agent.fixed.pluginflags import Flags, flag_faults
+from reconciler.agent.fixed.reading import Part, read_file
 
 MIXED: Final = "mixed"
 SINGLE: Final = "single"
 NONE: Final = "none"
+MOST_REPLICAS: Final = 1000  # with more, the id of a device would be longer than the kubelet takes
 
 _SHARED_SUFFIX: Final = ".shared"
-_MOST_REPLICAS: Final = 1000  # with more, the id of a device would be longer than the kubelet takes
-
-# What we do in one way only, by its place under `flags`: the values by which that is asked for, and what to do instead of
-# asking for another. What is not listed concerns feature discovery, or has no effect beside these.
-_ONE_WAY: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
-    "nvidiaDriverRoot": (("", "/"), "the agent finds the driver by itself: leave it out"),
-    "nvidiaDevRoot": (("", "/"), "the agent finds the driver by itself: leave it out"),
-    "gdsEnabled": ((False,), "containers get no GPUDirect Storage from us: leave it out"),
-    "mofedEnabled": ((False,), "containers get no Mellanox devices from us: leave it out"),
-    "gdrcopyEnabled": ((False,), "containers get no GDRCopy from us: leave it out"),
-    "deviceDiscoveryStrategy": (("auto", "nvml"), "boards are found by NVML: write auto"),
-    "plugin.passDeviceSpecs": ((False,), "containers get devices from NVIDIA's runtime: leave it out"),
-    "plugin.deviceListStrategy": (
-        ("envvar", ["envvar"], "cdi-cri", ["cdi-cri"]),
-        "the agent's own option --device-ids says how devices are named: write envvar or cdi-cri",
-    ),
-    "plugin.deviceIDStrategy": (("uuid",), "an index means another board after a reboot: write uuid"),
-    "mps.root": (("", "/run/nvidia/mps"), "the agent's own option says where its daemons are: leave it out"),
-}
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")  # of a resource, behind its prefix
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +65,7 @@ class PluginConfig(msgspec.Struct, frozen=True, kw_only=True):
 def read_plugin_config(text: str) -> PluginConfig:
     """Return the configuration in a file. Raises UnsoundError with all its faults."""
     document = read_file(text, _Document)
-    faults = [*_flag_faults(document.flags), *_renamings(document.resources)]
+    faults = [*flag_faults(document.flags), *_renamings(document.resources)]
     sharing = document.sharing
     shared = [
         _shared(entry, section, f"sharing.{key}.resources[{index}]", key == "mps", faults)
@@ -96,36 +80,17 @@ def read_plugin_config(text: str) -> PluginConfig:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A part of the document: what is not known in it is a fault."""
-
-
-class _Flags(_Part, frozen=True, kw_only=True):
-    mig_strategy: Literal["none", "single", "mixed"] = "none"
-    fail_on_init_error: bool = True  # without boards there is a condition on the node, whatever stands here
-    nvidia_driver_root: object = None
-    nvidia_dev_root: object = None
-    gds_enabled: object = None
-    mofed_enabled: object = None
-    gdrcopy_enabled: object = None
-    use_node_feature_api: object = msgspec.field(default=None, name="useNodeFeatureAPI")
-    device_discovery_strategy: object = None
-    plugin: dict[str, object] = {}
-    gfd: object = None
-    mps: dict[str, object] = {}
-
-
-class _Naming(_Part, frozen=True, kw_only=True):
+class _Naming(Part, frozen=True, kw_only=True):
     pattern: str
     name: str
 
 
-class _Namings(_Part, frozen=True, kw_only=True):
+class _Namings(Part, frozen=True, kw_only=True):
     gpus: tuple[_Naming, ...] = ()
     migs: tuple[_Naming, ...] = ()
 
 
-class _Entry(_Part, frozen=True, kw_only=True):
+class _Entry(Part, frozen=True, kw_only=True):
     name: str
     rename: str = ""
     devices: object = "all"
@@ -133,53 +98,22 @@ class _Entry(_Part, frozen=True, kw_only=True):
     memory_gb: int | None = msgspec.field(default=None, name="memoryGB")
 
 
-class _Section(_Part, frozen=True, kw_only=True):
+class _Section(Part, frozen=True, kw_only=True):
     rename_by_default: bool = False
     fail_requests_greater_than_one: bool | None = None
     resources: tuple[_Entry, ...] = ()
 
 
-class _Sharing(_Part, frozen=True, kw_only=True):
+class _Sharing(Part, frozen=True, kw_only=True):
     time_slicing: _Section = _Section()
     mps: _Section = _Section()
 
 
-class _Document(_Part, frozen=True, kw_only=True):
+class _Document(Part, frozen=True, kw_only=True):
     version: Literal["v1"]
-    flags: _Flags = _Flags()
+    flags: Flags = Flags()
     resources: _Namings = _Namings()
     sharing: _Sharing = _Sharing()
-
-
-_PLUGIN_FLAGS: Final = (
-    *("passDeviceSpecs", "deviceListStrategy", "deviceIDStrategy"),
-    *("cdiAnnotationPrefix", "nvidiaCTKPath", "nvidiaCDIHookPath", "containerDriverRoot"),
-)
-
-
-def _flag_faults(flags: _Flags) -> list[str]:
-    """Return what is asked of the plugin that we do in another way."""
-    written: dict[str, object] = {
-        field.encode_name: getattr(flags, field.name) for field in msgspec.structs.fields(flags)
-    }
-    for section, known in (("plugin", _PLUGIN_FLAGS), ("mps", ("root",))):
-        inside: Mapping[str, object] = getattr(flags, section)
-        written |= {f"{section}.{key}": value for key, value in inside.items() if key in known}
-        written |= {f"{section}.{key}": _Unknown(value, known) for key, value in inside.items() if key not in known}
-    faults = []
-    for place, value in written.items():
-        if isinstance(value, _Unknown):
-            faults.append(
-                fault(f"flags.{place}", value.value, f"there is no such field: there are {', '.join(value.known)}")
-            )
-        elif place in _ONE_WAY and value is not None and value not in _ONE_WAY[place][0]:
-            faults.append(fault(f"flags.{place}", value, _ONE_WAY[place][1]))
-    return faults
-
-
-class _Unknown(msgspec.Struct, frozen=True):
-    value: object
-    known: tuple[str, ...]
 
 
 def _renamings(namings: _Namings) -> list[str]:
@@ -199,11 +133,15 @@ def _shared(entry: _Entry, section: _Section, place: str, mps: bool, faults: lis
     suffix = _SHARED_SUFFIX if section.rename_by_default else ""
     resource = _full(entry.rename) if entry.rename else name + suffix
     least = 1 if mps else 2  # memory may be given to one alone; turns are taken by two
-    if not least <= entry.replicas <= _MOST_REPLICAS:
-        faults.append(fault(f"{place}.replicas", entry.replicas, f"must be from {least} to {_MOST_REPLICAS}"))
+    if not least <= entry.replicas <= MOST_REPLICAS:
+        faults.append(fault(f"{place}.replicas", entry.replicas, f"must be from {least} to {MOST_REPLICAS}"))
     faults += [f"{place}.{why}" for why in (_mps_faults if mps else _turn_faults)(entry, name, resource)]
     if not resource.startswith(names.NVIDIA_PREFIX):
         faults.append(fault(f"{place}.rename", entry.rename, f"must begin with {names.NVIDIA_PREFIX}"))
+    elif not _NAME.fullmatch(resource.removeprefix(names.NVIDIA_PREFIX)):
+        key, said = ("rename", entry.rename) if entry.rename else ("name", entry.name)
+        way_out = f"no name of a resource: after {names.NVIDIA_PREFIX} at most 63 letters, digits, and -_. between them"
+        faults.append(fault(f"{place}.{key}", said, way_out))
     alone = section.fail_requests_greater_than_one
     if mps and alone is False:
         faults.append(

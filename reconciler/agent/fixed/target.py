@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -14,9 +13,6 @@ from policies.view import PodView
 from reconciler.agent.driver import WHOLE, Slice
 from reconciler.agent.fixed.announced import told
 from reconciler.agent.fixed.layout import Fixture
-
-SETTLE_S: Final = 2.0
-"""Seconds from telling that slices are withdrawn until no pod is bound to them any more: what a scheduler may be late."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

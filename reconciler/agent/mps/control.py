@@ -7,6 +7,7 @@ import os
 import subprocess
 from typing import Final
 
+from policies import names
 from reconciler.agent.driver import DriverError
 from reconciler.agent.mps.site import PROGRAM, MpsSite
 
@@ -95,7 +96,7 @@ class Control:
 
 def cannot_run(site: MpsSite, error: OSError) -> DriverError:
     """Return why the program cannot be run, and what a person can do (pain A21)."""
-    way_out = "label the node nos.nebuly.com/gpu-partitioning=mig"
+    way_out = f"label the node {names.PARTITIONING_LABEL}={names.MIG}"
     if isinstance(error, FileNotFoundError):
         missing = "nsenter" if site.on_host else site.program
         comes = "NVIDIA's driver, and into containers with NVIDIA_DRIVER_CAPABILITIES=compute,utility"

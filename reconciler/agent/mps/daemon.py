@@ -50,10 +50,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 class Daemon:
     """The control daemon of one board, from `start` until `stop` or `leave`.
 
+    Attributes:
+        again: whether it is started when it has ended.
+
     Args:
         site: where it lives.
         board: UUID of its board.
         limit_mib: memory that no client may exceed.
+        again: whether it is started where it does not run.
         pace: how patient we are.
         changed: called, by any thread, when the board gets a fault, another one, or is rid of it.
         clock: seconds, never set back.
@@ -66,11 +70,13 @@ class Daemon:
         board: str,
         limit_mib: int,
         *,
+        again: bool = True,
         pace: Pace,
         changed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self.again = again
         self._site, self._board, self._limit_mib, self._pace = site, board, limit_mib, pace
         self._changed, self._clock, self._chance = changed, clock, chance
         self._control = Control(site, board, pace.answer_s)
@@ -104,8 +110,9 @@ class Daemon:
         self._control.limit(mib)
 
     def stop(self) -> None:
-        """End it, with its servers. Raises nothing."""
+        """End it, with its servers, whether it serves or not, and whoever started it. Raises nothing."""
         self._end_thread()
+        self._process = self._process or Process.find(self._site, self._board)
         if self._process:
             try:
                 self._control.quit()
@@ -115,6 +122,10 @@ class Daemon:
             self._process.close()
             _log.info("mps_daemon_ended", board=self._board, pid=self._process.pid)
 
+    def hasten(self) -> None:
+        """Do nothing more than what is being asked of it now; `leave` or `stop` is about to wait for that."""
+        self._bell.ring()
+
     def leave(self) -> None:
         """Keep it no longer and leave it running, for the programs that use the board and for the next agent."""
         self._end_thread()
@@ -122,8 +133,9 @@ class Daemon:
             self._process.close()
 
     def _end_thread(self) -> None:
-        self._bell.ring()
-        self._thread.join()
+        self.hasten()
+        if self._thread.is_alive():
+            self._thread.join()
         self._bell.close()
 
     # In the thread ----------------------------------------------------------------------------------------------------
@@ -155,8 +167,10 @@ class Daemon:
 
     def _begin(self) -> Process:
         """Return the daemon, which serves. Raises DriverError; then what was started is ended, and what ran goes on."""
-        self._site.prepare(self._board)
         found = Process.find(self._site, self._board)
+        if not (found or self.again):
+            raise DriverError("its MPS control daemon has ended, and is not started again: the board is to leave MPS")
+        self._site.prepare(self._board)
         self._logs.skip()
         self._server_failure = ("", 0.0)
         process = found or Process.start(self._site, self._board)
@@ -188,6 +202,7 @@ class Daemon:
 
     def _check(self) -> None:
         """Raise DriverError if it cannot serve. docs/mps.md says what each of these proves."""
+        self._site.check(self._board)
         if not self._control.servers():
             self._control.start_server()
         server = self._active_server()

@@ -15,7 +15,7 @@ import structlog
 from policies import names
 from policies.annotations import BoardInventory
 from policies.placement import bin_gb
-from reconciler.agent.driver import DriverError, read_device_id
+from reconciler.agent.driver import DriverError, is_ours, read_device_id
 from reconciler.agent.kubelet import Holder, Kubelet, KubeletError
 from reconciler.agent.mps.shares import limit_mib
 from reconciler.agent.mps.usage import Client, Overuse, Use
@@ -100,7 +100,7 @@ class MemoryWatch:
 
 
 def _is_mps(device: str) -> bool:
-    return bin_gb(read_device_id(device)[1].profile) is not None
+    return is_ours(device) and bin_gb(read_device_id(device)[1].profile) is not None
 
 
 def _shares(held: Mapping[str, Holder], boards: Mapping[str, BoardInventory]) -> dict[str, Counter[Holder]]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from policies import names
 from reconciler.agent.driver import DriverError
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
@@ -76,11 +77,19 @@ class MpsSite(msgspec.Struct, frozen=True, kw_only=True):
                 directory.chmod(0o755)
             if os.geteuid() == 0:
                 os.chown(logs, self.uid, self.uid)
-            closed = first_closed(pipes, self.uid, NODE if self.on_host else Path("/"))
         except OSError as error:
             raise DriverError(f"the directories of MPS cannot be made: {error}") from error
         if SELINUX.exists():
             _label(self.root / board)
+        self.check(board)
+
+    def check(self, board: str) -> None:
+        """Raise DriverError if the clients' uid cannot reach the pipes of a board any more; the first directory is named."""
+        pipes = self.pipes(board)
+        try:
+            closed = first_closed(pipes, self.uid, NODE if self.on_host else Path("/"))
+        except OSError as error:
+            raise DriverError(f"the directories of MPS are gone: {error}") from error
         if closed:
             directory, mode = closed
             raise DriverError(
@@ -109,5 +118,5 @@ def _label(directory: Path) -> None:
         except OSError as error:
             raise DriverError(
                 f"SELinux keeps the agent from labelling {path} {LABEL.decode()}: {error.strerror}; run the agent privileged "
-                "(seLinuxOptions: {type: spc_t}), or label the node nos.nebuly.com/gpu-partitioning=mig"
+                f"(seLinuxOptions: {{type: spc_t}}), or label the node {names.PARTITIONING_LABEL}={names.MIG}"
             ) from error

@@ -1,39 +1,14 @@
-"""The MPS daemons of a node's boards, and what the driver asks of them."""
+"""The MPS daemons of a node's boards."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from reconciler.agent.driver import DriverError
 from reconciler.agent.mps.daemon import Daemon, Pace
 from reconciler.agent.mps.site import MpsSite
 
 
-class Daemons(Protocol):
-    """One control daemon per board; of one board one thing is asked at a time."""
-
-    def start(self, board: str, limit_mib: int) -> None:
-        """Keep a daemon for a board from now on, unless one is kept. Raises nothing: see `fault`."""
-        ...
-
-    def stop(self, board: str) -> None:
-        """End the daemon of a board, with whatever uses it. Raises nothing."""
-        ...
-
-    def kept(self, board: str) -> bool:
-        """Return whether a daemon is kept for a board, whether it serves or not."""
-        ...
-
-    def fault(self, board: str) -> str | None:
-        """Return why the daemon of a board cannot serve; None if it can, or none is kept."""
-        ...
-
-    def limit(self, board: str, mib: int) -> None:
-        """Let no client of a board have more memory than this. Raises DriverError if its daemon cannot serve."""
-        ...
-
-
 class Supervisor:
-    """Daemons that are processes of this node.
+    """One control daemon per board, each a process of the node; of one board one thing is asked at a time.
 
     Args:
         site: where they live.
@@ -45,36 +20,48 @@ class Supervisor:
         self._site, self._pace, self._changed = site, pace or Pace(), changed
         self._daemons: dict[str, Daemon] = {}
 
-    def start(self, board: str, limit_mib: int) -> None:
-        """Take over the daemon of a board that runs, or start one."""
-        if board not in self._daemons:
-            daemon = Daemon(self._site, board, limit_mib, pace=self._pace, changed=self._changed)
-            self._daemons[board] = daemon
+    def start(self, board: str, limit_mib: int, *, again: bool = True) -> None:
+        """Keep a daemon for a board from now on: the one that runs, or a new one; unless `again`, only as long as it runs.
+
+        Raises nothing: see `fault`.
+        """
+        if daemon := self._daemons.get(board):
+            daemon.again = again
+        else:
+            self._daemons[board] = daemon = self._daemon(board, limit_mib, again=again)
             daemon.start()
 
     def stop(self, board: str) -> None:
-        """End the daemon of a board."""
-        if daemon := self._daemons.pop(board, None):
-            daemon.stop()
+        """End the daemon of a board, whether we or an agent before us kept it, with whatever uses it. Raises nothing."""
+        (self._daemons.pop(board, None) or self._daemon(board, 0, again=False)).stop()
 
     def kept(self, board: str) -> bool:
-        """Return whether a daemon is kept for a board."""
+        """Return whether a daemon is kept for a board, whether it serves or not."""
         return board in self._daemons
 
+    def retiring(self, board: str) -> bool:
+        """Return whether the daemon of a board is kept only as long as it runs."""
+        return board in self._daemons and not self._daemons[board].again
+
     def fault(self, board: str) -> str | None:
-        """Return why the daemon of a board cannot serve."""
+        """Return why the daemon of a board cannot serve; None if it can, or none is kept."""
         daemon = self._daemons.get(board)
         return daemon.fault() if daemon else None
 
     def limit(self, board: str, mib: int) -> None:
-        """Change the limit of a board's daemon and of the servers that it has. Raises DriverError."""
+        """Let no client of a board have more memory than this. Raises DriverError if its daemon cannot serve."""
         daemon = self._daemons.get(board)
         if daemon is None:
             raise DriverError(f"no MPS control daemon is kept for {board}")
         daemon.limit(mib)
 
     def leave(self) -> None:
-        """Keep none any longer, and leave all running: for the end of the agent."""
-        while self._daemons:
-            _, daemon = self._daemons.popitem()
+        """Keep none any longer, and leave all running: for the end of the agent, which takes no longer for many than for one."""
+        leaving, self._daemons = tuple(self._daemons.values()), {}
+        for daemon in leaving:
+            daemon.hasten()
+        for daemon in leaving:
             daemon.leave()
+
+    def _daemon(self, board: str, limit_mib: int, *, again: bool) -> Daemon:
+        return Daemon(self._site, board, limit_mib, again=again, pace=self._pace, changed=self._changed)

@@ -1,6 +1,7 @@
 """`GpuDriver` over NVML. Nothing is opened before the first call, and a call that finds no driver can be repeated."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -8,8 +9,9 @@ from typing import Final
 import msgspec
 import pynvml
 
+from policies import names
 from policies.annotations import BoardInventory
-from reconciler.agent.driver import DriverError, GpuIsLost, InUse, InvalidArgument, NotSupported, Slice
+from reconciler.agent.driver import DriverError, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import instances
 from reconciler.agent.nvml.discovery import Board, mig_mode
@@ -19,54 +21,55 @@ from reconciler.agent.nvml.session import Session
 from reconciler.agent.nvml.xids import XidWatch
 from reconciler.agent.rules import rejection
 
-_NO_MPS: Final = "this agent has no MPS control daemon; label the node nos.nebuly.com/gpu-partitioning=mig"
+_FIRST_PAUSE_S: Final = 1.0  # between opening NVML and opening it again; doubles
+_LONGEST_PAUSE_S: Final = 60.0
+_NO_MPS: Final = f"this agent has no MPS control daemon; label the node {names.PARTITIONING_LABEL}={names.MIG}"
 
 
 class NvmlDriver:
     """The boards of this node. Any thread may ask; on each board one thing is done at a time.
 
+    NVML is opened at the first call. When it has lost its driver, or there are more boards than it knew, the next look at the
+    boards opens it anew, with pauses that grow as long as that does not help.
+
     Args:
         mps: slices and daemons of boards in MPS mode; None where there can be no daemons.
         name: names a process to people, by its PID.
+        clock: monotonic, in seconds.
     """
 
-    def __init__(self, mps: MpsBoards | None = None, *, name: Callable[[int], str] = str) -> None:
-        self._mps, self._name = mps, name
+    def __init__(
+        self,
+        mps: MpsBoards | None = None,
+        *,
+        name: Callable[[int], str] = str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._mps, self._name, self._clock = mps, name, clock
+        self._opened_at = self._pause_s = 0.0
+        self._stricken: dict[str, str] = {}
         self._session: Session | None = None
         self._opening = threading.Lock()
-        self._seen: dict[str, tuple[Slice, ...]] = {}  # UUID -> slices, for when it is lost
 
     def boards(self) -> tuple[BoardInventory, ...]:
         """Return the boards, by index. Raises DriverError without library, driver or boards."""
         with self._opening:
-            session = self._open()
+            session = self._renewed(self._open())
             session.ask_again()
         found = [self._now(session, board) for board in session.boards.values()]
         return tuple(sorted((*found, *session.undescribed), key=lambda board: board.index))
 
     def slices(self, board: str) -> tuple[Slice, ...]:
-        """Return the complete slices of a board; of a lost one those that it had, which pods hold. Raises DriverError."""
+        """Return the complete slices of a board. Raises DriverError."""
         with self._on(board) as found:
-            try:
-                if self._mig(found):
-                    present = tuple(instance.item for instance in self._instances(found) if instance.whole)
-                else:
-                    present = self._mps.slices(board) if self._mps else ()
-            except GpuIsLost:
-                if board not in self._seen:
-                    raise
-                return self._seen[board]
-            self._seen[board] = present
-            return present
+            if self._mig(found):
+                return tuple(instance.item for instance in self._instances(found) if instance.whole)
+            return self._mps.slices(found) if self._mps else ()
 
     def orphans(self, board: str) -> tuple[Slice, ...]:
         """Return GPU instances without a compute instance; one that is divided among several is not ours to remove."""
         with self._on(board) as found:
-            try:
-                present = self._instances(found)
-            except GpuIsLost:
-                return ()
-            return tuple(instance.item for instance in present if not instance.parts)
+            return tuple(instance.item for instance in self._instances(found) if not instance.parts)
 
     def create(self, board: str, item: Slice) -> None:
         """Make a slice at its placement, or nothing. Raises DriverError."""
@@ -81,8 +84,9 @@ class NvmlDriver:
             if profile is None:
                 raise InvalidArgument(f"{found.model.name} has no profile {item.profile}")
             present = self._instances(found)
-            if any(instance.item == item for instance in present):
-                raise InvalidArgument(f"{item} exists already")
+            for instance in present:
+                if instance.item == item:
+                    raise InvalidArgument(f"{item} {_already(found, instance)}")
             try:
                 instances.create(found, profile, item.start)
             except DriverError as error:
@@ -95,7 +99,7 @@ class NvmlDriver:
         """Remove a slice or an orphan. Raises DriverError; InUse names the processes."""
         with self._on(board) as found:
             if item.start is None:
-                self._with_mps().destroy(found.inventory, item)
+                self._with_mps().destroy(found, item)
                 return
             present = self._instances(found, item.profile)
             instance = next((one for one in present if one.item == item and (one.whole or not one.parts)), None)
@@ -113,7 +117,7 @@ class NvmlDriver:
             if found.inventory.switch != "live":
                 raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
             what = f"switch MIG mode of GPU {found.inventory.index} on"
-            if self._mps and self._mps.slices(board):
+            if self._mps and self._mps.slices(found):
                 raise InUse(f"{what}: it has MPS slices")
             with asking(what):
                 status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
@@ -122,10 +126,10 @@ class NvmlDriver:
                 error.args = (f"{error}{instances.holders(found, self._name)}",)
                 raise error
 
-    def mps_enabled(self, board: str) -> bool:
-        """Return whether a control daemon is kept for a board and nobody gets past it. Raises DriverError."""
+    def mps_enabled(self, board: str) -> bool | None:
+        """Return whether a control daemon is kept for a board and nobody gets past it; None: a part of it. Raises DriverError."""
         with self._on(board) as found:
-            return self._mps is not None and self._mps.enabled(found)
+            return self._mps.enabled(found, mig=self._mig(found)) if self._mps else False
 
     def enable_mps(self, board: str) -> None:
         """Keep a control daemon for a board; whether it serves, `boards` says. Raises NotSupported in MIG mode."""
@@ -135,9 +139,9 @@ class NvmlDriver:
             self._with_mps().enable(found)
 
     def disable_mps(self, board: str) -> None:
-        """End the control daemon of a board. Raises InUse while it has MPS slices."""
+        """End the control daemon of a board; as long as it has MPS slices, only start it no more. Raises DriverError."""
         with self._on(board) as found:
-            self._with_mps().disable(found)
+            self._with_mps().disable(found, mig=self._mig(found))
 
     def clients(self, board: str) -> tuple[Client, ...]:
         """Return the processes that use a board by MPS, by their PIDs on the node. Raises DriverError."""
@@ -170,30 +174,51 @@ class NvmlDriver:
             if self._session:
                 self._session.close()
             self._session = None
-            self._seen.clear()
+            self._stricken = {}
 
     # NVML -------------------------------------------------------------------------------------------------------------
 
     def _open(self) -> Session:
         if self._session is None:
-            self._session = Session()
+            self._session = Session(self._stricken)
+        return self._session
+
+    def _renewed(self, session: Session) -> Session:
+        """Return NVML opened anew if it has to be; the same one while it is too early for that, or cannot be."""
+        if not session.outdated():
+            self._pause_s = 0.0
+            return session
+        now = self._clock()
+        if now < self._opened_at + self._pause_s:
+            return session
+        self._opened_at, self._pause_s = now, min(_LONGEST_PAUSE_S, 2 * self._pause_s or _FIRST_PAUSE_S)
+        session.close()
+        try:
+            self._session = Session(self._stricken)
+        except DriverError as error:  # what boards there are is known: they have not gone
+            session.closed = str(error)
+            return session
         return self._session
 
     @contextmanager
     def _on(self, board: str) -> Iterator[Board]:
         """Return a board that nobody else works on meanwhile: an instance that goes while they are listed fails the list."""
         with self._opening:
-            found = self._open().board(board)
-        with found.turn:
+            session = self._open()
+            found = session.board(board)
+        with session.on(found):
             yield found
 
     def _now(self, session: Session, board: Board) -> BoardInventory:
-        """Return a board with what may have changed since it was described."""
-        fault, mig = session.fault(board.uuid) or (self._mps and self._mps.fault(board.uuid)), False
+        """Return a board with what may have changed since it was described; None for what it does not say now."""
+        fault, mig = session.fault(board.uuid), None
         try:
-            mig = self._mig(board)
+            with session.on(board):
+                mig = self._mig(board)
         except DriverError as error:
             fault = str(error)
+        if self._mps and not mig:  # a daemon that is left on a board in MIG mode is in nobody's way
+            fault = fault or self._mps.fault(board.uuid)
         return msgspec.structs.replace(board.inventory, mig=mig, fault=fault)
 
     def _mig(self, board: Board) -> bool:
@@ -218,3 +243,14 @@ class NvmlDriver:
         if self._mps is None:
             raise NotSupported(_NO_MPS)
         return self._mps
+
+
+def _already(board: Board, instance: instances.Instance) -> str:
+    """Return why there cannot be another instance at the same place, and what a person who has divided it can do."""
+    if instance.whole or not instance.parts:
+        return "exists already"
+    which = f"-i {board.inventory.index} -gi {instance.number}"
+    return (
+        f"cannot be made: somebody has divided the GPU instance at its place among {len(instance.parts)} compute instances; remove "
+        f"them and it: nvidia-smi mig -dci {which}; nvidia-smi mig -dgi {which}"
+    )

@@ -13,6 +13,7 @@ from reconciler.agent.driver import (
     InUse,
     InvalidArgument,
     NoPermission,
+    NotOpen,
     NotSupported,
 )
 
@@ -23,12 +24,18 @@ _CLASSES: Final[dict[int, type[DriverError]]] = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: NotSupported,
     pynvml.NVML_ERROR_GPU_IS_LOST: GpuIsLost,
     pynvml.NVML_ERROR_NO_PERMISSION: NoPermission,
+    pynvml.NVML_ERROR_UNINITIALIZED: NotOpen,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: NotOpen,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: NotOpen,
 }
 _ADVICE: Final[dict[int, str]] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "is NVIDIA's driver installed, and visible to the agent?",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "load NVIDIA's kernel modules",
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "this driver is too old for it",
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "library and kernel modules are of different drivers: reboot the node",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+        "library and kernel modules are of different drivers: load the modules of the new one and restart the agent, or reboot "
+        "the node"
+    ),
     pynvml.NVML_ERROR_NO_PERMISSION: "the agent must run as root, with the MIG capabilities of the node",
     pynvml.NVML_ERROR_RESET_REQUIRED: "the board must be reset",
 }

@@ -1,41 +1,53 @@
 """NVML while it is open: the boards that it knows, those that it cannot describe yet, and XIDs that it has reported."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 import pynvml
 import structlog
 
-from policies import names
 from policies.annotations import BoardInventory
-from reconciler.agent.driver import DriverError, InvalidArgument, NotSupported
+from reconciler.agent.driver import DriverError, InvalidArgument, NotOpen, NotSupported, unanswered
 from reconciler.agent.nvml.discovery import Board, describe, identify
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.nvml.xids import XidWatch
 
+_TURN_S: Final = 5.0
 _log: Final = structlog.get_logger()
 
 
 class Session:
-    """NVML, from when this is made until it is closed. Raises DriverError without library, driver or boards."""
+    """NVML, from when this is made until it is closed. Raises DriverError without library, driver or boards.
 
-    def __init__(self) -> None:
-        self.boards: dict[str, Board] = {}  # by UUID
+    Attributes:
+        boards: those that have been described, by UUID.
+        lost: whether a call has found that the library has lost the driver.
+        closed: why nothing can be asked any more; "" while it is open.
+
+    Args:
+        stricken: UUID -> why, of boards that an XID has told of; added to.
+    """
+
+    def __init__(self, stricken: dict[str, str]) -> None:
+        self.boards: dict[str, Board] = {}
+        self.lost = False
+        self.closed = ""
+        self._stricken = stricken
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
         self._xids: XidWatch | None = None
-        self._stricken: dict[str, str] = {}  # UUID -> why
+        self._blind = ""  # why there are no events, as was told
         with asking("open NVML"):
             pynvml.nvmlInit()
         try:
-            with asking("count the GPUs"):
-                count = pynvml.nvmlDeviceGetCount()
-            if not count:
+            self._count = _count()
+            if not self._count:
                 raise NotSupported("the driver knows no GPU on this node")
         except DriverError:
             quietly(pynvml.nvmlShutdown)
             raise
-        self._ask(range(count))
+        self._ask(range(self._count))
 
     @property
     def undescribed(self) -> tuple[BoardInventory, ...]:
@@ -47,6 +59,16 @@ class Session:
         if self._undescribed:
             self._ask(tuple(self._undescribed))
         self._take_xids()
+
+    def outdated(self) -> bool:
+        """Return whether NVML has to be opened anew: it has lost the driver, or there are more boards than there were."""
+        try:
+            return self.lost or _count() > self._count
+        except NotOpen:
+            self.lost = True
+        except DriverError as error:
+            _log.warning("boards_not_counted", error=str(error))
+        return self.lost
 
     def board(self, uuid: str) -> Board:
         """Return a board. Raises InvalidArgument, or DriverError if it has not answered yet."""
@@ -63,22 +85,41 @@ class Session:
 
     def watch(self) -> XidWatch:
         """Return a watch of all boards that are known. Raises DriverError."""
-        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()})
+        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()}, lambda: bool(self.closed))
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Let go of NVML, when nobody works on a board any more, but for calls that hang: handles are worth nothing after that."""
+        if self.closed:
+            return
+        turns = [board.turn for board in self.boards.values() if board.turn.acquire(timeout=_TURN_S)]
         self._unwatch()
+        self.closed = "NVML has been opened anew"
         quietly(pynvml.nvmlShutdown)
+        for turn in turns:
+            turn.release()
+
+    @contextmanager
+    def on(self, board: Board) -> Iterator[Board]:
+        """Take one's turn on a board. Raises DriverError if NVML has been closed meanwhile."""
+        with board.turn:
+            if self.closed:
+                raise DriverError(self.closed)
+            try:
+                yield board
+            except NotOpen:
+                self.lost = True
+                raise
 
     def _ask(self, indices: range | tuple[int, ...]) -> None:
         for index in indices:
-            entry = _nothing_known(index)
+            entry = unanswered(index)
             try:
                 with asking(f"describe GPU {index}"):
                     board = identify(index)
                     entry = board.inventory
                     board = describe(board)
             except DriverError as error:
+                self.lost = self.lost or isinstance(error, NotOpen)
                 self._undescribed[index] = msgspec.structs.replace(entry, fault=str(error))
             else:
                 self._undescribed.pop(index, None)
@@ -93,8 +134,11 @@ class Session:
             for uuid, xid in self._xids.take():
                 self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
                 _log.error("board_stricken", board=uuid, xid=xid)
+            self._blind = ""
         except DriverError as error:
-            _log.warning("no_xid_events", error=str(error))
+            if str(error) != self._blind:  # once, and not with each pass
+                _log.warning("no_xid_events", error=str(error))
+            self._blind = str(error)
 
     def _unwatch(self) -> None:
         if self._xids:
@@ -110,8 +154,6 @@ def quietly(close: Callable[[], object]) -> None:
         _log.debug("not_closed", error=str(error))
 
 
-def _nothing_known(index: int) -> BoardInventory:
-    """Return what stands for a board that has not even told its name; in a mode in which nobody counts on it for slices."""
-    return BoardInventory(
-        index=index, uuid=f"GPU-{index}-without-answer", model="unknown", memory_mib=1, mode=names.TIMESLICING
-    )
+def _count() -> int:
+    with asking("count the GPUs"):
+        return int(pynvml.nvmlDeviceGetCount())

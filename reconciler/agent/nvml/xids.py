@@ -1,11 +1,12 @@
 """XID events: what the driver reports when a board, or what runs on it, has failed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pynvml
 import structlog
 
+from reconciler.agent.driver import DriverError
 from reconciler.agent.nvml.discovery import Handle
 from reconciler.agent.nvml.errors import asking, is_one_of
 
@@ -21,9 +22,11 @@ class XidWatch:
 
     Args:
         boards: UUID -> handle.
+        closed: tells whether NVML has been closed meanwhile, and with it all that is waited for.
     """
 
-    def __init__(self, boards: Mapping[str, Handle]) -> None:
+    def __init__(self, boards: Mapping[str, Handle], closed: Callable[[], bool] = lambda: False) -> None:
+        self._closed = closed
         with asking("watch for XID events"):
             self._events = pynvml.nvmlEventSetCreate()
         for uuid, handle in boards.items():
@@ -34,6 +37,8 @@ class XidWatch:
 
     def take(self, timeout_s: float = 0.0) -> tuple[tuple[str, int], ...]:
         """Return (board's UUID, XID) of what has failed since the last call, after waiting for the first. Raises DriverError."""
+        if self._closed():
+            raise DriverError("wait for XID events: NVML has been opened anew")
         found: list[tuple[str, int]] = []
         timeout_ms = round(1000 * timeout_s)
         for _ in range(_MOST):
@@ -52,5 +57,7 @@ class XidWatch:
 
     def close(self) -> None:
         """Stop watching. Raises DriverError."""
+        if self._closed():
+            return
         with asking("stop watching for XID events"):
             pynvml.nvmlEventSetFree(self._events)

@@ -57,7 +57,7 @@ class SimulatedDriver:
         self._boards = {board.uuid: board for board in boards}
         # Slice -> whether it is complete: a GPU instance without compute instance is not.
         self._on = {uuid: dict.fromkeys((present or {}).get(uuid, ()), True) for uuid in self._boards}
-        self._mps: set[str] = set()  # boards with a control daemon
+        self._mps: dict[str, bool] = {}  # boards with a control daemon, and whether it is for good
         self._unavailable = unavailable
         self._in_use = in_use
         self._call_s, self._sleep = call_s, sleep
@@ -125,23 +125,25 @@ class SimulatedDriver:
         self._work(ENABLE_MIG, board, None)
         self._boards[board] = msgspec.structs.replace(entry, mig=True)
 
-    def mps_enabled(self, board: str) -> bool:
-        """Return whether the board has a control daemon. Raises InvalidArgument."""
-        return bool(self._of(board) is not None and board in self._mps)
+    def mps_enabled(self, board: str) -> bool | None:
+        """Return whether the board has a control daemon for good; None: slices without one, or one without. Raises InvalidArgument."""
+        left = any(item.start is None for item in self._of(board))
+        return self._mps.get(board) or (None if left is not (board in self._mps) else False)
 
     def enable_mps(self, board: str) -> None:
         """Give the board a control daemon. Raises NotSupported in MIG mode."""
         if self._of(board) is not None and self._boards[board].mig:
             raise NotSupported(f"MIG mode of GPU {self._boards[board].index} is on")
         self._work(SWITCH_MPS, board, None)
-        self._mps.add(board)
+        self._mps[board] = True
 
     def disable_mps(self, board: str) -> None:
-        """Take the control daemon from the board. Raises InUse while it has MPS slices."""
+        """Take the control daemon from the board when it has no MPS slices any more. Raises InvalidArgument."""
         if any(item.start is None for item in self._of(board)):
-            raise InUse(f"end the MPS control daemon of GPU {self._boards[board].index}: it has MPS slices")
+            self._mps[board] = False
+            return
         self._work(SWITCH_MPS, board, None)
-        self._mps.discard(board)
+        self._mps.pop(board, None)
 
     def device_uuid(self, board: str, item: Slice) -> str:
         """Return a UUID that goes by board and placement; of a MIG slice made again a real one differs. Raises InvalidArgument."""

@@ -8,15 +8,13 @@ pod its device as soon as there is one.
 import time
 from collections.abc import Callable, Mapping
 
+from policies import names
 from policies.catalogue import BoardModel
 from policies.needs import is_slice
 from policies.view import PodView
 from reconciler.agent.driver import base_id
 from reconciler.agent.kubelet import Devices, Holder, preferred
-from reconciler.agent.pods import Pods
-
-Reject = Callable[[PodView, str], None]
-"""Told once of each pod for which there is no device, with the message that the kubelet would give."""
+from reconciler.agent.pods import Pods, Tell
 
 
 class SimulatedKubelet:
@@ -26,7 +24,7 @@ class SimulatedKubelet:
         pods: the pods of the node.
         announced: devices that it knows from the start.
         allocated: device id -> pod that holds it from the start.
-        reject: told of pods that a real kubelet would fail.
+        tell: called once of each pod that a real kubelet would fail, with its message.
         delay_s: what it takes to take over an announcement, in seconds.
         clock: monotonic, in seconds.
         models: the models of its boards, by UUID.
@@ -38,7 +36,7 @@ class SimulatedKubelet:
         *,
         announced: Devices | None = None,
         allocated: Mapping[str, Holder] | None = None,
-        reject: Reject = lambda _pod, _message: None,
+        tell: Tell = lambda _pod, _reason, _message: None,
         delay_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         models: Mapping[str, BoardModel] | None = None,
@@ -50,15 +48,16 @@ class SimulatedKubelet:
         self._holders: dict[str, tuple[Holder, str]] = {
             device: (holder, "") for device, holder in (allocated or {}).items()
         }
-        self._reject = reject
+        self._tell = tell
         self._rejected: set[str] = set()
         self._delay_s, self._clock = delay_s, clock
 
-    def announce(self, devices: Devices) -> None:
-        """Take these devices over after the delay."""
+    def announce(self, devices: Devices) -> Mapping[str, str]:
+        """Take these devices over after the delay; none is refused."""
         if devices != self._announced:
             self._announced = devices
             self._coming.append((self._clock() + self._delay_s, devices))
+        return {}
 
     def allocatable(self) -> frozenset[str]:
         """Return the ids of the healthy devices that it knows by now."""
@@ -102,8 +101,9 @@ class SimulatedKubelet:
             if len(devices) < count:
                 if pod.uid not in self._rejected:
                     self._rejected.add(pod.uid)
-                    self._reject(
+                    self._tell(
                         pod,
+                        names.ADMISSION_ERROR,
                         f"Allocate failed due to requested number of devices unavailable for {resource}. "
                         f"Requested: {count}, Available: {len(devices)}, which is unexpected",
                     )

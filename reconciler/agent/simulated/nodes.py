@@ -9,9 +9,9 @@ from reconciler.agent.agent import NodeAgent
 from reconciler.agent.fixed.files import ConfigMaps, no_config_maps
 from reconciler.agent.fixed.layouts import FixedLayouts
 from reconciler.agent.node import NodeState
-from reconciler.agent.pods import Pods
+from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.simulated.driver import SimulatedDriver
-from reconciler.agent.simulated.kubelet import Reject, SimulatedKubelet
+from reconciler.agent.simulated.kubelet import SimulatedKubelet
 from reconciler.agent.simulated.memory import recall
 
 
@@ -35,7 +35,7 @@ LATENCIES: Final = {"none": Latency(0.0, 0.0), "real": Latency(0.15, 1.0)}
 def simulated_agent(
     node: NodeState,
     pods: Pods,
-    reject: Reject,
+    tell: Tell,
     latency: Latency,
     config_maps: ConfigMaps = no_config_maps,
 ) -> NodeAgent:
@@ -45,7 +45,7 @@ def simulated_agent(
         pods,
         announced=memory.announced,
         allocated=memory.allocated,
-        reject=reject,
+        tell=tell,
         delay_s=latency.kubelet_s,
         models={board.uuid: inventory_model(board) for board in memory.boards},
     )

@@ -3,11 +3,10 @@
 import msgspec
 
 from policies import names
-from reconciler.agent.agent import NodeAgent
 from reconciler.agent.driver import device_id
 from reconciler.agent.fixed.files import ConfigMapError
 from reconciler.agent.fixed.layouts import FixedLayouts
-from reconciler.agent.fixed.target import SETTLE_S
+from reconciler.agent.pace import SETTLE_S
 from reconciler.agent.pods import read_pod
 from tests.agent.world import World
 from tests.builders import raw_pod
@@ -53,6 +52,11 @@ class FixedNode(World):
         pod = raw_pod(key, limits={resource: count}, node="n1", uid=f"uid-{key}")
         self.pods[key] = read_pod(msgspec.json.encode(pod))
 
+    def fix(self, mig_parted):
+        """Fix the layout of a node that is there already, by this file of mig-parted."""
+        self.config_maps["default-mig-parted-config"] = {"config.yaml": mig_parted}
+        self.node["metadata"]["labels"] |= mig()
+
     def label(self, **labels):
         """Set labels of the node by their names in policies.names; None takes one away."""
         for name, value in labels.items():
@@ -61,18 +65,6 @@ class FixedNode(World):
                 self.node["metadata"]["labels"].pop(key, None)
             else:
                 self.node["metadata"]["labels"][key] = value
-
-    def restart(self):
-        super().restart()
-        self.fixed = FixedLayouts(self._config_map)
-        self.agent = NodeAgent(self.driver, self._counted, fixed=self.fixed, pods=self.pods.values)
-
-    def finish(self):
-        super().finish(after=FixedNode.restart)
-
-    @property
-    def _counted(self):
-        return self.agent._kubelet
 
     def act(self):
         outcome = super().act()
@@ -94,6 +86,10 @@ class FixedNode(World):
         """Return the devices that a pod holds, without the UUID of their board."""
         held = self._kubelet.allocated()
         return sorted(device.partition("/")[2] for device, holder in held.items() if holder == key)
+
+    def _options(self):
+        self.fixed = FixedLayouts(self._config_map)
+        return {"fixed": self.fixed, "pods": self.pods.values}
 
     def _config_map(self, name):
         if name not in self.config_maps:

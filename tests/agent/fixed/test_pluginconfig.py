@@ -96,11 +96,13 @@ def test_devices_are_all_or_so_many_or_named(devices, selection):
 def test_every_misfit_of_the_shape_is_told_at_once():
     assert faults("""
         version: v2
-        flags: {migStrategy: both, colour: red}
+        flags: {migStrategy: both, colour: red, plugin: {colour: blue}}
         sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: many, memory: 4}]}, mps: 3}
     """) == [
         "version: v2: must be one of v1",
         "flags.migStrategy: both: must be one of mixed, none, single",
+        "flags.plugin.colour: blue: there is no such field: there are passDeviceSpecs, deviceListStrategy, deviceIDStrategy, "
+        "cdiAnnotationPrefix, nvidiaCTKPath, nvidiaCDIHookPath, containerDriverRoot",
         "flags.colour: red: there is no such field: there are migStrategy, failOnInitError, nvidiaDriverRoot, nvidiaDevRoot, "
         "gdsEnabled, mofedEnabled, gdrcopyEnabled, useNodeFeatureAPI, deviceDiscoveryStrategy, plugin, gfd, mps",
         "sharing.timeSlicing.resources[0].replicas: many: must be a whole number, not text",
@@ -114,18 +116,16 @@ def test_what_nvidias_plugin_would_do_and_we_do_not_is_refused_with_the_way_out(
         version: v1
         flags:
           gdsEnabled: true
-          plugin: {passDeviceSpecs: true, deviceIDStrategy: index, deviceListStrategy: volume-mounts, colour: red}
+          plugin: {passDeviceSpecs: true, deviceIDStrategy: index, deviceListStrategy: volume-mounts}
           mps: {root: /mps}
         resources: {gpus: [{pattern: "*", name: gold}]}
         sharing: {mps: {failRequestsGreaterThanOne: false, resources: [{name: nvidia.com/gpu, replicas: 2}]}}
     """) == [
         "flags.gdsEnabled: true: containers get no GPUDirect Storage from us: leave it out",
         "flags.plugin.passDeviceSpecs: true: containers get devices from NVIDIA's runtime: leave it out",
-        "flags.plugin.deviceIDStrategy: index: an index means another board after a reboot: write uuid",
         "flags.plugin.deviceListStrategy: volume-mounts: the agent's own option --device-ids says how devices are named: "
         "write envvar or cdi-cri",
-        "flags.plugin.colour: red: there is no such field: there are passDeviceSpecs, deviceListStrategy, deviceIDStrategy, "
-        "cdiAnnotationPrefix, nvidiaCTKPath, nvidiaCDIHookPath, containerDriverRoot",
+        "flags.plugin.deviceIDStrategy: index: an index means another board after a reboot: write uuid",
         "flags.mps.root: /mps: the agent's own option says where its daemons are: leave it out",
         "resources.gpus[0].name: gold: this is announced as nvidia.com/gpu: leave it out, or rename what is shared under sharing",
         "sharing.mps.failRequestsGreaterThanOne: false: a client talks to one MPS daemon, so a container gets one device: "
@@ -156,6 +156,16 @@ def test_what_nvidias_plugin_would_do_and_we_do_not_is_refused_with_the_way_out(
         pytest.param(
             "timeSlicing", "name: gpu, replicas: 2, rename: amd.com/gpu",
             "rename: amd.com/gpu: must begin with nvidia.com/", id="anothers-name",
+        ),
+        *(
+            pytest.param(
+                "timeSlicing", f"name: gpu, replicas: 2, rename: {name}",
+                f"rename: {name}: no name of a resource: after nvidia.com/ at most 63 letters, digits, and -_. between them",
+                id=f"no-name-{kind}",
+            )
+            for kind, name in [
+                ("blank", "nvidia.com/a b"), ("slash", "nvidia.com/a/b"), ("empty", "nvidia.com/"), ("long", f"nvidia.com/{64 * 'x'}"),
+            ]
         ),
         pytest.param(
             "mps", "name: nvidia.com/mig-1g.5gb, replicas: 2",

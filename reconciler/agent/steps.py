@@ -12,43 +12,14 @@ from typing import Final
 import msgspec
 
 from policies import names
-from policies.annotations import BoardInventory, Placement
+from policies.annotations import Placement, by_start
 from policies.boards import inventory_model
 from policies.placement import bin_gb
+from reconciler.agent.boards import BoardState
 from reconciler.agent.driver import WHOLE, GpuDriver, Slice, order_key
 from reconciler.agent.fixed.target import Target
 from reconciler.agent.node import Order
 from reconciler.agent.rules import layout_fault, numbered, that_fit
-
-
-class BoardState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of one board.
-
-    Attributes:
-        inventory: what it is; its `fault`, if any, keeps us, and the leader, from working on it.
-        mode: how it is to be used: `mig`, `mps` or `timeslicing`.
-        healthy: whether its slices can serve.
-        mps: whether it is kept for MPS: a control daemon serves it, or is being started again.
-        slices: what the driver has, complete.
-        orphans: what the driver has, incomplete.
-        used: slices that pods hold, by the kubelet.
-        listed: slices that the kubelet may give to pods now, or has given.
-        withdrawn: what we have told the leader is withdrawn.
-        missing: what has gone without having been withdrawn, by a reboot or a reset, and can be made again (`restore`).
-        fixed: the layout that a person has given it, which no order changes; None if the leader decides.
-    """
-
-    inventory: BoardInventory
-    mode: str
-    healthy: bool = True
-    mps: bool = False
-    slices: tuple[Slice, ...] = ()
-    orphans: tuple[Slice, ...] = ()
-    used: frozenset[Slice] = frozenset()
-    listed: frozenset[Slice] = frozenset()
-    withdrawn: tuple[Placement, ...] = ()
-    missing: tuple[Slice, ...] = ()
-    fixed: Target | None = None
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -110,20 +81,6 @@ def next_steps(order: Order | None, boards: Mapping[int, BoardState]) -> dict[in
     return steps
 
 
-def mode_fault(board: BoardInventory, mode: str) -> str | None:
-    """Return what a person must do before a board can be used in a mode; None if nothing."""
-    if mode != names.MIG and board.mig:
-        use = "MPS" if mode == names.MPS else "time-slicing"
-        return f"MIG mode is on; for {use} run nvidia-smi -i {board.index} -mig 0"
-    if mode != names.MIG or board.mig:
-        return None
-    if not (board.profiles if board.mig_capable is None else board.mig_capable):
-        return f"{board.model} cannot do MIG; label the node {names.PARTITIONING_LABEL}={names.MPS}"
-    if board.switch != "live":
-        return f"MIG mode is off; stop what runs on it, run nvidia-smi -i {board.index} -mig 1 and reset it"
-    return None
-
-
 def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
     """Do it on the board of this UUID. Raises DriverError at the first call that fails; what comes after is not done."""
     match step:
@@ -140,7 +97,7 @@ def carry_out(step: Work, board: str, driver: GpuDriver) -> None:
 
 def _next_step(order: Order | None, board: BoardState) -> Step:
     layouts = order.of(board.inventory.index) if order and not board.fixed else None
-    if board.inventory.fault:
+    if board.inventory.fault and not board.switching:
         return Refuse(board.inventory.fault) if layouts else KEEP
     if switch := _switch(board):
         return switch
@@ -173,7 +130,7 @@ def _ordered_step(board: BoardState, target: tuple[Placement, ...], basis: tuple
 
 def _switch(board: BoardState) -> EnableMig | SwitchMps | None:
     """Return what brings a board into its mode; None if it is in it, or what is left of another mode still serves."""
-    for_mps = board.mode == names.MPS or any(bin_gb(item.profile) for item in board.slices)
+    for_mps = board.mode == names.MPS or (not board.switching and any(bin_gb(item.profile) for item in board.slices))
     if board.mps is not for_mps:
         return SwitchMps(for_mps)
     if board.mode == names.MIG and not (board.inventory.mig or board.slices):
@@ -232,7 +189,4 @@ def _count(slices: Iterable[Slice]) -> Counter[Placement]:
 
 
 def _text(layout: Counter[Placement]) -> str:
-    return ", ".join(
-        item.profile if item.start is None else f"{item.profile} at {item.start}"
-        for item in sorted(layout.elements(), key=lambda item: (item.start or 0, item.profile))
-    )
+    return ", ".join(str(Slice(item.profile, item.start)) for item in sorted(layout.elements(), key=by_start))

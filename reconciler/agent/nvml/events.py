@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from reconciler.agent.driver import DriverError
+from reconciler.agent.nvml.xids import XidWatch
 
 WAIT_S: Final = 1.0  # how long the driver is asked to wait, and so what stopping may take
 WAITS: Final = 60  # after which the boards are asked for anew: some may have answered only since
@@ -14,18 +15,6 @@ AGAIN_S: Final = 5.0  # for a driver that is not there
 STOP_S: Final = 5.0
 
 _log: Final = structlog.get_logger()
-
-
-class Watch(Protocol):
-    """A driver's events of the boards that it knew when this was made."""
-
-    def take(self, timeout_s: float = 0.0) -> tuple[object, ...]:
-        """Return what has happened since the last call, after waiting for the first. Raises DriverError."""
-        ...
-
-    def close(self) -> None:
-        """End. Raises DriverError."""
-        ...
 
 
 class BoardEvents:
@@ -37,7 +26,7 @@ class BoardEvents:
         again_s: pause after a failure, in seconds.
     """
 
-    def __init__(self, watch: Callable[[], Watch], *, wait_s: float = WAIT_S, again_s: float = AGAIN_S) -> None:
+    def __init__(self, watch: Callable[[], XidWatch], *, wait_s: float = WAIT_S, again_s: float = AGAIN_S) -> None:
         self._watch, self._wait_s, self._again_s = watch, wait_s, again_s
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -1,15 +1,12 @@
-"""What nodes on this machine have in common: their programs, and the lock that lets one run at a time; and the cluster that they join."""
+"""Where nodes run: their programs on this machine, if it is one for that, and the cluster that they join."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
-from console.sandbox.build import cache_directory, ensure_binaries
+from console.sandbox.build import ensure_binaries
 from console.sandbox.lifecycle import Sandbox
 from console.sandbox.progress import Progress
 from console.sandbox.services import AGENT, RECONCILER, WEBHOOK
@@ -19,30 +16,16 @@ from tests.node.image import IMAGE, PROGRAM
 from tests.node.programs import NODE_PROGRAMS
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A machine on which nodes can run.
+def find_programs(trial: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return the programs of a node by name, once it is known that one can run here; `trial` is an empty directory.
 
-    Attributes:
-        programs: of a node, by name.
-        lock: directory that all runs on this machine have in common.
-    """
-
-    programs: Mapping[str, Path]
-    lock: Path
-
-
-def find_place(trial: Path, progress: Progress) -> Place:
-    """Return this machine as a place for nodes; `trial` is an empty directory.
-
-    The first call on a machine builds the programs, which takes some minutes. Raises Impossible.
+    The first call on a machine builds them, which takes some minutes. Raises Impossible.
     """
     if shutil.which("gcc") is None:
         raise Impossible("gcc is not installed, with which runc, the image and the mock NVML are built")
-    lock = cache_directory(os.environ) / "node-test"
-    lock.mkdir(parents=True, exist_ok=True)
-    with enclosed(trial, lock):
+    with enclosed(trial):
         pass
-    return Place(ensure_binaries(progress, NODE_PROGRAMS), lock)
+    return ensure_binaries(progress, NODE_PROGRAMS)
 
 
 @contextmanager

@@ -1,0 +1,87 @@
+"""A call that never returns: probes tell of it after two minutes, and the node when the agent is ended for it."""
+
+import threading
+from functools import partial
+
+import pytest
+
+from kube.resource import NODES, PODS
+from reconciler.agent.report import report_hung
+from reconciler.agent.service import Service
+from tests.agent.test_service import Cluster
+from tests.apiserver.server import PATIENCE_S, ApiServer
+from tests.apiserver.steps import listing
+
+
+class Hanging:
+    """A driver one call of which waits."""
+
+    def __init__(self, driver):
+        self._driver, self.called, self.go_on = driver, threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+    def boards(self):
+        self.called.set()
+        self.go_on.wait(PATIENCE_S)
+        return self._driver.boards()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with ApiServer() as server:
+        made = Cluster(server, tmp_path)
+        made.now = 0.0
+        made.service = Service(made.client, made.agent, node="n1", workers=1, ticks=lambda: made.now)
+        yield made
+        made.nodes.end()
+        made.pods.end()
+        made.service.stop()
+        made.client.close()
+
+
+def test_a_pass_that_hangs_is_not_alive_after_two_minutes_and_the_node_says_where(cluster):
+    hanging = []
+
+    def make(node, pods):
+        agent = cluster.agent(node, pods)
+        hanging.append(Hanging(agent._boards._driver))
+        agent._boards._driver = hanging[0]
+        return agent
+
+    cluster.service._make_agent = make
+    cluster.service.start()
+    cluster.server.wait_for(1, "GET", PODS.path(), watch=True)
+    while not hanging:
+        pass
+    assert hanging[0].called.wait(PATIENCE_S)
+    cluster.now = 119.0
+    assert cluster.service.alive()
+    cluster.now = 120.0
+    assert not cluster.service.alive()
+    assert not cluster.service.ready()
+    where = cluster.service.hangs()
+    assert where.startswith("threading.py, line ")
+    cluster.service.conclude(partial(report_hung, where))
+    (condition,) = cluster.next_patch()["status"]["conditions"]
+    assert condition["reason"] == "AgentFailed"
+    assert condition["message"] == (
+        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; "
+        "the agent is started again"
+    )
+    hanging[0].go_on.set()
+    cluster.next_patch()
+    while not cluster.service.ready():
+        pass
+    assert cluster.service.alive(), "it has gone on"
+
+
+def test_an_agent_whose_node_is_not_there_is_not_ready_and_says_so(cluster, capsys):
+    cluster.service = Service(cluster.client, cluster.agent, node="n-typo", workers=1)
+    cluster.server.route("GET", NODES.path(), listing([], 10))
+    cluster.service.start()
+    said = ""
+    while "no_such_node" not in said:
+        said += capsys.readouterr().out
+    assert not cluster.service.ready()
