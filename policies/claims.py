@@ -116,12 +116,18 @@ class Claims:
         going_already = set_of([position for position, site in enumerate(sites) if site.doomed])
         for position in nodes_in(self.plan.seating.shared | going_already):
             going = set(sites[position].doomed)
-            at_once = sites[position].node.heeds(self.now) and not (
-                needed[position] and needed[position] - free_after_cut(self.plan, position)
+            losing = [
+                (plot, gone)
+                for plot in range(len(sites[position].plots))
+                if (gone := destroyed(self.plan, position, plot))
+            ]
+            at_once = (
+                losing
+                and sites[position].node.heeds(self.now)
+                and not (needed[position] and needed[position] - free_after_cut(self.plan, position))
             )
-            for plot in range(len(sites[position].plots)):
-                gone = destroyed(self.plan, position, plot)
-                candidate = min((first.get((profile, position), math.inf) for profile in gone), default=math.inf)
+            for plot, gone in losing:
+                candidate = min(first.get((profile, position), math.inf) for profile in gone)
                 if at_once or candidate >= cut_for.get((position, plot), math.inf):
                     going |= gone
             for profile in going:

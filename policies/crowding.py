@@ -161,7 +161,8 @@ class Crowd:
                 }
                 for key in stay:
                     del party.homes[key]
-                self.seat(party, stay)
+                if stay:
+                    self.seat(party, stay)
             self._loads.clear()
 
     def room_for(self, party: Party) -> int:

@@ -63,7 +63,8 @@ class Plan:
             slices: list[tuple[int, Placement]] = []
             site = guest.home.site
             for plot, profile in zip(guest.home.plots, guest.kind.profiles, strict=True):
-                left = places.setdefault((site, plot), self._places(site, plot))
+                if (left := places.get((site, plot))) is None:
+                    left = places[site, plot] = self._places(site, plot)
                 placement = next(item for item in left if item.profile == profile)
                 left.remove(placement)
                 slices.append((self.seating.sites[site].plots[plot].index, placement))
