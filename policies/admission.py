@@ -4,6 +4,7 @@ The webhook asks it for every review, `explain` and `simulate` for pods in files
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -202,13 +203,25 @@ def _warnings(pod: Pod, choices: Sequence[Choice], rule: Rule, settings: Setting
         yield f"schedulerName {names.NOS_SCHEDULER} is now {names.DEFAULT_SCHEDULER}: nos is no longer there"
 
 
+_NO_WHOLE: Final = {
+    names.TIMESLICING: ("a turn on a GPU", NOT_LIMITED),
+    names.MPS: (
+        "a part of a GPU by MPS",
+        (
+            "a program hangs there, for its pod is not given the user and the hostIPC of a client: have the node's file "
+            f"rename it ({names.MPS_RESOURCE}<N>gb, with memoryGB), and ask for that"
+        ),
+    ),
+}
+
+
 def _no_whole(requests: Requests, offer: Offer) -> Iterator[str]:
-    """Yield that what is called a GPU may be a turn on one: a file can fix the layout of a node so (docs/adr/0024)."""
-    turns = [group for group in offer.up + offer.away if names.GPU in group.announced and group.in_turns]
-    if requests.whole and turns:
-        nodes = sorted(node for group in turns for node in group.nodes)
-        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        yield f"{names.GPU} is a turn on a GPU on {nodes[0]}{more}; {NOT_LIMITED}"
+    """Yield what is called a GPU and is none: a file can fix the layout of a node so (docs/adr/0024, pain W32)."""
+    for mode, (what, so) in _NO_WHOLE.items() if requests.whole else ():
+        groups = [group for group in offer.up + offer.away if group.calls_gpu(mode)]
+        if nodes := sorted(node for group in groups for node in group.nodes):
+            more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+            yield f"{names.GPU} is {what} on {nodes[0]}{more}; {so}"
 
 
 def _client(choice: Choice, rule: Rule, settings: Settings) -> str:

@@ -43,10 +43,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Return whether they can make a slice resource, or announce it."""
         return resource in self.announced or any(kind.makes(resource) for kind in self.kinds)
 
-    @property
-    def in_turns(self) -> bool:
-        """Return whether some of their boards are time-sliced."""
-        return any(kind.mode == names.TIMESLICING for kind in self.kinds)
+    def calls_gpu(self, mode: str) -> bool:
+        """Return whether what some of their boards in a mode announce is called a GPU, by a file."""
+        return any(kind.mode == mode and kind.called == names.GPU for kind in self.kinds)
 
     def serves_by(self, kinds: Collection[BoardKind]) -> bool:
         """Return whether one of these kinds is among theirs."""

@@ -104,6 +104,11 @@ def makes(kind: BoardKind) -> str:
         return f"{model.name} makes {', '.join(plain) or 'no MIG slices'}"
     if kind.mode == names.MPS:
         return f"{model.name} makes 1gb to {model.nominal_gb}gb by MPS"
+    if kind.called:
+        return (
+            f"{model.name} is time-sliced, but announced as {kind.called}: ask for that in limits, "
+            f"or have the node's file call it {names.GPU_SHARED} (renameByDefault: true)"
+        )
     return f"{model.name} is time-sliced, for pods that name it: {names.MODE}: {names.TIMESLICING}"
 
 
@@ -128,7 +133,7 @@ def _holding(kind: BoardKind, ask: Ask, terms: Terms) -> Piece | None:
         whole = not terms.exact or _wanted_gb(model, ask).denominator == 1
         return _mps(kind, gigabytes) if gigabytes <= model.nominal_gb and whole else None
     fits_whole = isinstance(ask, Share) or ask.met_by(memory_mib=model.memory_mib, nominal_gb=model.nominal_gb)
-    return _turn(kind, terms) if fits_whole else None
+    return _turn(kind, terms) if fits_whole and kind.makes(names.GPU_SHARED) else None
 
 
 def _out_of_bounds(piece: Piece, terms: Terms) -> str:

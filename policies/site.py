@@ -16,7 +16,7 @@ from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.model import Taint
 from policies.needs import is_slice
-from policies.placement import bin_gb, capacity_for, lay_out, profile_of
+from policies.placement import bin_gb, capacity_for, lay_out, profile_of, resource_of
 from policies.view import NodeView
 
 _REMEMBERED: Final = 1 << 14  # layouts of boards; a large cluster has a few hundred different ones
@@ -27,24 +27,32 @@ UNBOUNDED: Final = 1 << 31
 
 
 class BoardKind(msgspec.Struct, frozen=True, cache_hash=True):
-    """Boards of one model in one mode."""
+    """Boards of one model in one mode.
+
+    Attributes:
+        mode: how they are divided.
+        model: what they can do.
+        called: the resource that announces all that is on them, where a file calls it so that it names no slice and is
+            not what turns are called by themselves (docs/adr/0024); else empty.
+    """
 
     mode: str
     model: BoardModel
+    called: str = ""
 
     def makes(self, resource: str) -> bool:
         """Return whether such a board can ever be cut so that it announces a slice resource."""
         if self.mode == names.TIMESLICING:
-            return resource == names.GPU_SHARED
+            return resource == names.GPU_SHARED and not self.called
         if self.mode == names.MIG:
             return resource.startswith(names.MIG_RESOURCE) and self.model.profile(profile_of(resource)) is not None
         gigabytes = bin_gb(profile_of(resource)) if resource.startswith(names.MPS_RESOURCE) else None
         return gigabytes is not None and gigabytes <= self.model.nominal_gb
 
     @property
-    def order(self) -> tuple[str, str, int]:
+    def order(self) -> tuple[str, str, int, str]:
         """Return the key by which kinds are sorted."""
-        return self.mode, self.model.name, self.model.memory_mib
+        return self.mode, self.model.name, self.model.memory_mib, self.called
 
 
 class BoardCut(msgspec.Struct, frozen=True, cache_hash=True):
@@ -148,11 +156,18 @@ def site_of(node: NodeView) -> Site | None:
 
 
 def _cut(board: Board) -> BoardCut:
-    kind = _one(BoardKind(board.mode, board.model))
+    kind = _one(BoardKind(board.mode, board.model, _called(board)))
     slices = board.slices or (lay_out(board.model, board.mode, board.counted) if board.counted else ())
     if board.cuttable and slices is not None:
         return BoardCut(kind, tuple(item.placement for item in slices if item.used))
     return BoardCut(kind, None, tuple(sorted(item.profile for item in board.slices if not item.used)))
+
+
+def _called(board: Board) -> str:
+    """Return the one resource that announces all of a board's slices, if it names no slice, nor turns as such; else ""."""
+    resources = {resource_of(profile) for profile in {item.profile for item in board.slices}}
+    name = next(iter(resources)) if len(resources) == 1 else names.GPU_SHARED
+    return "" if name == names.GPU_SHARED or is_slice(name) else name
 
 
 @cache

@@ -110,8 +110,7 @@ def test_mps_by_nebulys_fork_is_honoured_as_a_fixed_layout():
     told = asked("simulate", node, *wanting)["pods"]
     assert [told[f"team-a/p{n}"]["outcome"] for n in range(3)] == ["running", "running", "waiting"]
     assert told["team-a/p2"]["reason"] == (
-        "needs 4gb; none is free, and 1 board cannot be cut now (MIG mode is off, slices of another mode are there, it has a "
-        "fault, or its layout is fixed)"
+        "needs 4gb; none is free, and 1 board cannot be cut now (node n1: its layout is fixed by a file)"
     )
     assert slices(node, *wanting) == [["4gb team-a/p0", "4gb team-a/p1"]]
 

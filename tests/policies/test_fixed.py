@@ -114,3 +114,42 @@ def test_who_asks_for_a_gpu_is_warned_where_that_is_a_turn():
     single = node(board(), placements={"0": [{"profile": "gpu", "used": False}]}, resources={"nvidia.com/gpu": "7"})
     assert warnings(single, limits=limits) == [], "of strategy single: a MIG slice, which is limited"
     assert warnings(shared("n1"), limits={"cpu": 1}) == []
+
+
+def test_who_asks_for_a_gpu_is_warned_where_that_is_a_clients_part():
+    """W32: four times nvidia.com/gpu by sharing.mps; nothing of the pod says that it is a client of MPS."""
+    quarters = {"0": [{"profile": "gpu", "used": False}] * 4}
+    entry = board(mode="mps", product=T4, profiles=())
+    quartered = node(entry, product=T4, mode="mps", placements=quarters, resources={"nvidia.com/gpu": "4"})
+    assert warnings(quartered, limits={"nvidia.com/gpu": 1}) == [
+        "nvidia.com/gpu is a part of a GPU by MPS on n1; a program hangs there, for its pod is not given the user and the "
+        "hostIPC of a client: have the node's file rename it (nvidia.com/gpu-<N>gb, with memoryGB), and ask for that"
+    ]
+    renamed = node(entry, product=T4, mode="mps", placements={"0": [{"profile": "4gb", "used": False}] * 4})
+    assert not any("hangs" in each for each in warnings(renamed, limits={"nvidia.com/gpu": 1}))
+
+
+@pytest.mark.parametrize(
+    ("profile", "resource"),
+    [pytest.param("gpu", "nvidia.com/gpu", id="gpu"), pytest.param("turn", "nvidia.com/turn", id="renamed")],
+)
+def test_a_wish_for_a_turn_is_denied_where_turns_are_called_otherwise_than_it_would_be_answered(profile, resource):
+    """Else it would become nvidia.com/gpu.shared and wait for ever; a node beside it that announces that serves it."""
+    wish = make_pod(annotations={names.FRACTION: "0.25", names.MODE: "timeslicing"})
+
+    def answer(*nodes):
+        inventory = Inventory.of(map(view_node, nodes))
+        return admit(wish, namespace="team-a", labels={}, inventory=inventory, settings=DEFAULTS)
+
+    entry = board(mode="timeslicing", product=T4)
+    turns = {"0": [{"profile": profile, "used": False}] * 4}
+    otherwise = node(entry, product=T4, mode="timeslicing", placements=turns, resources={resource: "4"})
+    assert answer(otherwise).faults == (
+        "metadata.annotations[nos.nebuly.com/gpu-fraction]: 0.25: no board serves it by timeslicing; Tesla-T4 is "
+        f"time-sliced, but announced as {resource}: ask for that in limits, or have the node's file call it "
+        "nvidia.com/gpu.shared (renameByDefault: true)",
+    )
+    called_so = make_node(
+        "n2", T4, mode="timeslicing", placements={"0": [{"profile": "gpu.shared", "used": False}] * 4}
+    )
+    assert answer(otherwise, called_so).faults == ()

@@ -162,6 +162,7 @@ def test_a_profile_that_has_no_start_is_made_by_no_board():
          "NVIDIA-A100-SXM4-40GB makes 1g.5gb, 1g.10gb, 2g.10gb, 3g.20gb, 4g.20gb, 7g.40gb"),
         (make_pod(limits={"nvidia.com/mig-7g.79gb": "1"}), make_node(product=A100_80),
          "spec.containers[0].resources.limits[nvidia.com/mig-7g.79gb]: 1: no board makes 7g.79gb; "
+         "NVIDIA-A100-SXM4-80GB calls it 7g.80gb: write nvidia.com/mig-7g.80gb; "
          "NVIDIA-A100-SXM4-80GB makes 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"),
         (make_pod(limits={"nvidia.com/gpu-64gb": "1"}), make_node(mode="mps"),
          "spec.containers[0].resources.limits[nvidia.com/gpu-64gb]: 1: no board makes 64gb; NVIDIA-A100-SXM4-40GB makes 1gb to 40gb by MPS"),
