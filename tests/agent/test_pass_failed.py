@@ -76,6 +76,13 @@ def test_the_node_says_so_until_a_pass_comes_to_its_end(tmp_path):
         broken[0].mended = True
         patch = cluster.next_patch()
         assert patch["status"]["conditions"][0]["reason"] == "BoardsReady", "without anything from outside"
+        broken[0].mended = False
+        service.resync()
+        assert cluster.next_patch()["status"]["conditions"][0]["reason"] == "AgentFailed"
+        while service.ready():
+            pass
+        broken[0].mended = True
+        assert cluster.next_patch()["status"]["conditions"][0]["reason"] == "BoardsReady"
         cluster.nodes.end()
         cluster.pods.end()
         service.stop()
