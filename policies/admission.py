@@ -216,7 +216,12 @@ _NO_WHOLE: Final = {
 
 
 def _no_whole(requests: Requests, offer: Offer) -> Iterator[str]:
-    """Yield what is called a GPU and is none: a file can fix the layout of a node so (docs/adr/0024, pain W32)."""
+    """Yield that no node has whole GPUs, or what is called one and is none: a file can fix that (docs/adr/0024, pain W32)."""
+    if requests.whole and not offer.whole and (offer.up or offer.away):
+        yield (
+            f"no node that the pod may use announces {names.GPU}: where the label {names.PARTITIONING_LABEL} is, boards are "
+            f'given as slices; ask for {names.FRACTION}: "1", or keep a node without the label'
+        )
     for mode, (what, so) in _NO_WHOLE.items() if requests.whole else ():
         groups = [group for group in offer.up + offer.away if group.calls_gpu(mode)]
         if nodes := sorted(node for group in groups for node in group.nodes):

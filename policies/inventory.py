@@ -60,6 +60,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         away: groups of nodes of ours that are cordoned, not Ready, or tainted by Kubernetes itself.
         ahead: groups without nodes: boards that the policy names, which may yet come.
         foreign: slice resources that are another plugin's: no node of ours makes them.
+        whole: whether a node, of ours or not, that may be used now or later announces nvidia.com/gpu.
         constraints: those of the pods.
     """
 
@@ -67,6 +68,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     away: tuple[Group, ...]
     ahead: tuple[Group, ...] = ()
     foreign: frozenset[str]
+    whole: bool = False
     constraints: Constraints = Constraints()
 
     @property
@@ -111,8 +113,9 @@ class Inventory:
 
     @property
     def products(self) -> frozenset[str]:
-        """Return the values of the product label that nodes have."""
-        labels = (site.traits.labels.get(names.PRODUCT_LABEL) for site in self._sites.values())
+        """Return the values of the product label that nodes with slices have."""
+        sites = (site.traits for site in self._sites.values() if site.traits.managed or site.traits.announced)
+        labels = (traits.labels.get(names.PRODUCT_LABEL) for traits in sites)
         return frozenset(product for product in labels if product)
 
     def offer(self, constraints: Constraints, models: tuple[str, ...] = ()) -> Offer:
@@ -157,6 +160,7 @@ class Inventory:
             here,
             ahead=tuple(group for group in ahead if group.kinds),
             foreign=everywhere.foreign,
+            whole=everywhere.whole,
             constraints=constraints,
         )
 
@@ -191,7 +195,13 @@ class Inventory:
                     up.append(site)
                 elif constraints.tolerates(traits.taints, although_away=True):
                     away.append(site)
-        offer = Offer(up=_groups(up), away=_groups(away), foreign=frozenset(), constraints=constraints)
+        whole = any(
+            constraints.selects(site.name, site.traits.labels)
+            and constraints.tolerates(site.traits.taints, although_away=True)
+            for site in self._sites.values()
+            if site.traits.whole
+        )
+        offer = Offer(up=_groups(up), away=_groups(away), foreign=frozenset(), whole=whole, constraints=constraints)
         ours = {name for name in foreign if any(group.makes(name) for group in offer.groups)}
         return msgspec.structs.replace(offer, foreign=frozenset(foreign - ours))
 

@@ -79,6 +79,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
         managed: labelled for partitioning; else what it announces is another plugin's.
         kinds: of its boards, each once, sorted; empty where it is not managed.
         announced: slice resources in its capacity that its boards do not explain.
+        whole: whether nvidia.com/gpu is in its capacity.
     """
 
     labels: Mapping[str, str]
@@ -87,6 +88,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     managed: bool
     kinds: tuple[BoardKind, ...]
     announced: frozenset[str]
+    whole: bool
 
 
 class Cuts(msgspec.Struct, frozen=True, cache_hash=True):
@@ -128,18 +130,19 @@ def held(cuts: Cuts) -> Counter[tuple[BoardKind, str]]:
 
 
 def site_of(node: NodeView) -> Site | None:
-    """Return a node as admission sees it; None if it has nothing to do with slices."""
+    """Return a node as admission sees it; None if it has neither GPUs nor slices."""
     cuts = _shared(Cuts(tuple(_cut(board) for board in node.boards)))
     kinds = tuple(sorted({cut.kind for cut in cuts.boards}, key=lambda kind: kind.order))
     announced = frozenset(
         name
         for name, amount in node.capacity.items()
         # A node of ours goes on naming resources that it no longer has; another plugin may be about to come back.
-        if (name == names.GPU_SHARED or is_slice(name) or (name == names.GPU and node.managed))
+        if (name == names.GPU_SHARED or is_slice(name))
         and (amount > 0 or not node.managed)
         and not any(kind.makes(name) for kind in kinds)
     )
-    if not (node.managed or announced):
+    whole = node.capacity.get(names.GPU, 0) > 0
+    if not (node.managed or announced or whole):
         return None
     traits = Traits(
         labels=node.labels,
@@ -148,6 +151,7 @@ def site_of(node: NodeView) -> Site | None:
         managed=node.managed,
         kinds=kinds,
         announced=announced,
+        whole=whole,
     )
     return Site(name=node.name, traits=traits, cuts=cuts)
 

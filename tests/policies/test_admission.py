@@ -216,7 +216,7 @@ def test_who_needs_no_board_cut_is_not_gated(raw, nodes):
     ],
 )  # fmt: skip
 def test_a_pod_without_slices_is_left_alone(raw):
-    found = admission(raw)
+    found = admission(raw, MIG, make_node("whole", mode=None, resources={"nvidia.com/gpu": "8"}))
     assert (found.patch, found.warnings, found.faults) == ((), (), ())
 
 
@@ -446,6 +446,18 @@ def test_reasons_say_what_was_done_and_what_was_left():
         "waits at the gate nos.nebuly.com/admission until its slices are there",
         "judged by the built-in rule, for no policy governs the namespace: modes mig, mps",
     )
+
+
+def test_who_asks_for_a_whole_gpu_where_only_slices_are_given_is_told_the_ways_out():
+    """It would wait with the scheduler for ever; a node may yet come, so that it is not denied."""
+    raw = raw_pod(limits={"nvidia.com/gpu": "1"})
+    other = make_node("other", mode=None, resources={"nvidia.com/gpu": "8"})
+    assert admission(raw, MIG).warnings == (
+        "no node that the pod may use announces nvidia.com/gpu: where the label nos.nebuly.com/gpu-partitioning is, boards "
+        'are given as slices; ask for nos.nebuly.com/gpu-fraction: "1", or keep a node without the label',
+    )
+    assert admission(raw, MIG, other).warnings == ()
+    assert admission(raw_pod(limits={"nvidia.com/gpu": "0"}), MIG).warnings == ()
 
 
 # A second look --------------------------------------------------------------------------------------------------------

@@ -495,7 +495,8 @@ def standings(*quotas, used=0):
     ],
 )
 def test_where_the_policy_only_labels_a_governed_pod_is_not_held(used, capacity, warnings):
-    found = review(gpus(1), LABEL, standings=standings(quota("team-a", 1, 1), used=used))
+    whole = make_node("whole", mode=None, resources={GPU: "8"})
+    found = review(gpus(1), LABEL, MIG, whole, standings=standings(quota("team-a", 1, 1), used=used))
     pod = patched(gpus(1), found)
     assert pod["metadata"]["labels"] == {"nos.nebuly.com/capacity": capacity}
     assert "schedulingGates" not in pod["spec"]

@@ -58,7 +58,32 @@ def test_time_slices_are_ours_where_a_node_of_ours_has_them():
 
 def test_nodes_without_slices_are_not_kept():
     assert site(mode=None) is None
-    assert site(mode=None, resources={"nvidia.com/gpu": "8"}) is None
+    assert site(mode=None, resources={"nvidia.com/gpu": "0"}) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "whole"),
+    [
+        pytest.param({"mode": None, "resources": {"nvidia.com/gpu": "8"}}, True, id="another plugin's"),
+        pytest.param({"mode": None, "resources": {"nvidia.com/gpu": "8"}, "ready": False}, True, id="away for now"),
+        pytest.param(
+            {"mode": "timeslicing", "resources": {"nvidia.com/gpu": "4"}}, True, id="a turn on a board of ours"
+        ),
+        pytest.param(
+            {"resources": {"nvidia.com/gpu": "0"}}, False, id="what the kubelet goes on naming when it is ours"
+        ),
+        pytest.param(
+            {"mode": None, "resources": {"nvidia.com/gpu": "8"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+            False,
+            id="tainted",
+        ),
+    ],
+)
+def test_whether_whole_gpus_are_to_be_had_is_known_of_all_nodes(fields, whole):
+    sites = inventory_of(site("a"), site("b", A30, **fields))
+    assert sites.offer(ANYWHERE).whole is whole
+    assert sites.offer(ANYWHERE, (H100,)).whole is whole, "a policy names models for slices"
+    assert "nvidia.com/gpu" not in sites.offer(ANYWHERE).foreign
 
 
 def room(inventory, profile):
