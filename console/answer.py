@@ -50,6 +50,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         state: in a few words.
         reason: code, if it waits.
         message: the sentence that stands on the pod.
+        scheduler: why the scheduler finds no node for it, in its words; empty if it says nothing.
         slices: what it asks for of MIG and MPS slices: resource -> count.
         place: where it has them, or where they are planned; empty if neither is known.
         quota: which one governs it; empty if none does.
@@ -63,6 +64,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str
     reason: str = ""
     message: str = ""
+    scheduler: str = ""
     slices: dict[str, int] = {}
     place: str = ""
     quota: str = ""

@@ -10,9 +10,14 @@ from console.amounts import shown
 from console.answer import Answer, Dimension, explain_pod
 from console.output import TABLE, columns, output_option, show, terminal_width, wrapped
 from console.snapshot import connected, kubeconfig_option, read
+from kube.client import Client
+from kube.errors import NotFound
+from kube.resource import PODS
+from policies.model import Pod
 from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
+from policies.view import PodView
 
 
 @click.command()
@@ -35,12 +40,13 @@ def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
     key = pod if "/" in pod else f"{namespace}/{pod}"
     with connected(kubeconfig) as client:
         view = read(client).view
-    seen = next((each for each in view.pods if each.key == key), None)
+        seen = next((each for each in view.pods if each.key == key), None)
+        scheduler = _scheduler_says(client, seen) if seen and seen.released else ""
     if seen is None:
         raise click.ClickException(
             f"{key}: no such pod, or one that has ended, or one that asks for no GPU where no quota governs"
         )
-    answer = explain_pod(seen, view, settle(view, DEFAULTS))
+    answer = msgspec.structs.replace(explain_pod(seen, view, settle(view, DEFAULTS)), scheduler=scheduler)
     if output == TABLE:
         click.echo(text(answer, terminal_width()))
     else:
@@ -50,6 +56,17 @@ def why(pod: str, namespace: str, kubeconfig: str | None, output: str) -> None:
 def text(answer: Answer, width: int | None = None) -> str:
     """Return the answer for people; for a terminal of so many columns, or of any number."""
     return "\n".join(_lines(answer, width))
+
+
+def _scheduler_says(client: Client, pod: PodView) -> str:
+    """Return why the scheduler finds no node for a pod, from its condition, which no decision reads; "" if it says nothing."""
+    try:
+        found = msgspec.json.decode(client.get(PODS.path(pod.namespace, pod.name)), type=Pod)
+    except NotFound:  # gone since the cluster was read
+        return ""
+    conditions = (found.status and found.status.conditions) or ()
+    said = (one.message for one in conditions if one.type == "PodScheduled" and one.status == "False")
+    return next(said, None) or ""
 
 
 def _data(answer: Answer) -> object:
@@ -76,6 +93,8 @@ def _lines(answer: Answer, width: int | None) -> Iterator[str]:
     yield f"{answer.pod} {answer.state}"
     if answer.reason:
         yield indented(f"{answer.reason}: {answer.message}")
+    if answer.scheduler:
+        yield indented(f"the scheduler: {answer.scheduler}")
     if answer.slices:
         asked = ", ".join(f"{count} {resource}" for resource, count in answer.slices.items())
         yield indented(f"asks for {asked}{answer.place and f'; {answer.place}'}")

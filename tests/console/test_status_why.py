@@ -297,3 +297,16 @@ def test_without_a_kubeconfig_a_verb_that_asks_a_cluster_ends_with_2(tmp_path, a
     done = CliRunner().invoke(main, [*arguments, "--kubeconfig", str(tmp_path / "none")], input="")
     assert (done.exit_code, done.stdout) == (2, "")
     assert str(tmp_path / "none") in done.stderr
+
+
+def test_why_quotes_the_scheduler_on_a_pod_that_it_finds_no_node_for(run, server):
+    """Nothing of ours holds a whole GPU where no quota governs, so that only the scheduler knows."""
+    message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    stuck = pod("free/stuck", 1)
+    stuck["status"] = {
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+    }
+    server.route("GET", "/api/v1/namespaces/free/pods/stuck", lambda _, wire: wire.json(200, stuck))
+    done = run("why", "free/stuck", nodes=[NODE], pods=[stuck])
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[:2] == ["free/stuck is with the scheduler", f"  the scheduler: {message}"]
