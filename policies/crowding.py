@@ -216,7 +216,7 @@ class Crowd:
                 taken[other.nodes] = taken.get(other.nodes, 0) + weight * len(other.homes)
         seats = Counts()
         for other, pods in self._seats.items():
-            if other is not party:
+            if other is not party and not units.keys().isdisjoint(other.takes):
                 seats.add_all(pods, guard.weight(other))
         guard.left = guard.places(-1) - seats.on(nodes) - sum(taken.values())
         if guard.left < 1 and self._seats:

@@ -22,7 +22,9 @@ from reconciler.health import Pulse, serve
 
 LEASE = "apportion-reconciler"
 
-_OBJECTS: Final = 10_000  # between collections: a plan makes many that all live until it ends, and hardly any cycle
+# Between collections: a plan makes many that all live until it ends, and hardly any cycle. For 1,000 nodes it takes
+# 620 ms of the processor so, 720 with 10,000, and 760 with the 700 of Python.
+OBJECTS: Final = 50_000
 
 
 @click.command(context_settings={"auto_envvar_prefix": "APPORTION", "show_default": True})
@@ -48,7 +50,7 @@ def main(
         client = Client.load(kubeconfig, user_agent=f"apportion-reconciler/{__version__}", dry_run=dry_run)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(OBJECTS)
     pulse, renew_s = Pulse(), lease_seconds * 2 / 3
 
     def term(leadership: Leadership) -> Controller:

@@ -7,6 +7,7 @@ Every size has a process of its own: the figure is what the first plan takes, no
 remembered. Times are of the processor.
 """
 
+import gc
 import multiprocessing
 import random
 import re
@@ -26,6 +27,7 @@ from policies.placement import arrange
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import NodeView, PodView, View, view_node, view_pod
+from reconciler.__main__ import OBJECTS
 from tests.bench.figures import Figure, percentile
 from tests.builders import A30, A100, H100, T4, make_node, make_pod
 
@@ -82,7 +84,8 @@ def _apart(size: int) -> Measured:
 
 
 def measure(size: int) -> Measured:
-    """Measure one size in this process."""
+    """Measure one size in this process, which collects garbage as seldom as the reconciler does."""
+    gc.set_threshold(OBJECTS)
     view = large_view(random.Random(1), size)
     before = _most_mib()
     first_s = _timed(lambda: settle(view))
