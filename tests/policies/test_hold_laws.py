@@ -136,9 +136,9 @@ class Books:
             node.ready and not node.cordoned and all(node.allocatable[name] >= n for name, n in one.request.items())
             for node in self.view.nodes
         )
-        # Who has been released already is not kept out by a fault of its quota: it is with the scheduler.
-        faulty = one.gated and each is None and any(one.namespace in other.namespaces for other in self.view.quotas)
-        return fits and not faulty and empty.allows(one)
+        faulty = each is None and any(one.namespace in other.namespaces for other in self.view.quotas)
+        # Who has been released already is with the scheduler, whatever its quota says by now.
+        return fits and (not one.gated or (not faulty and empty.allows(one)))
 
     def homes(self, one, kept=()):
         """Return the nodes with room for a pod, when what is kept is kept there too, as far as it could be."""
