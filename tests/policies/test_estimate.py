@@ -21,7 +21,9 @@ def standings(quotas=TEAMS, **used):
 
 
 def reviewed(pod, quotas, *, space="a"):
-    inventory = Inventory.of([view_node(make_node())])
+    inventory = Inventory.of(
+        [view_node(make_node()), view_node(make_node("whole", mode=None, resources={"nvidia.com/gpu": "8"}))]
+    )
     return admit(pod, namespace=space, labels={}, inventory=inventory, settings=DEFAULTS, standings=quotas)
 
 
