@@ -100,8 +100,12 @@ def planned(manifests: Manifests, below: View, labels: Labels) -> Report:
     """
     labels = {**labels, **namespace_labels(manifests)}
 
+    reviewer = Reviewer.of(below, labels)
+
     def admit(pod: Manifest[Pod], above: View) -> Reviewed:
-        return Reviewer.of(overlaid(below, above), labels).review(pod)
+        nonlocal reviewer
+        reviewer = reviewer.later(overlaid(below, above))
+        return reviewer.review(pod)
 
     world = opening(manifests, admit, below.now)
     view = replace(overlaid(below, world.view()), now=max(below.now, world.view().now))

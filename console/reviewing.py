@@ -1,6 +1,7 @@
 """Admission of pods that stand in files: the webhook's own decision, and the pod that comes of it."""
 
 from collections.abc import Mapping
+from operator import is_
 from typing import Self
 
 import jsonpatch
@@ -18,7 +19,7 @@ from policies.ledger import Ledger
 from policies.model import GpuPolicy, Pod
 from policies.policy import PolicyView
 from policies.settings import DEFAULTS
-from policies.view import View, view_node, view_pod
+from policies.view import NodeView, View, view_node, view_pod
 
 Labels = Mapping[str, Mapping[str, str]]
 """The labels of namespaces, by name."""
@@ -46,12 +47,14 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """What the webhook would know of a cluster, and answers from it.
 
     Attributes:
-        inventory: its nodes.
+        nodes: its nodes.
+        inventory: what can be had of them.
         standings: its quotas, and what its pods use of them now.
         policies: its policies.
         labels: those of its namespaces.
     """
 
+    nodes: tuple[NodeView, ...]
     inventory: Inventory
     standings: Standings
     policies: Policies
@@ -60,12 +63,23 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, view: View, labels: Labels) -> Self:
         """Return the reviewer of a cluster."""
-        used = {f"{status.kind} {status.key}": status.used for status in Ledger(view, DEFAULTS.quota).statuses()}
         return cls(
+            nodes=view.nodes,
             inventory=Inventory.of(view.nodes),
-            standings=Standings.of(view.quotas, used),
+            standings=_standings(view),
             policies=Policies(view.policies),
             labels=labels,
+        )
+
+    def later(self, view: View) -> Self:
+        """Return the reviewer of the cluster as it has become. What is known of the nodes is kept if they are the same."""
+        same = len(view.nodes) == len(self.nodes) and all(map(is_, view.nodes, self.nodes))
+        return replace(
+            self,
+            nodes=view.nodes,
+            inventory=self.inventory if same else Inventory.of(view.nodes),
+            standings=_standings(view),
+            policies=Policies(view.policies),
         )
 
     def review(self, pod: Manifest[Pod]) -> Reviewed:
@@ -80,6 +94,11 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
             standings=self.standings,
         )
         return answered(pod.raw, admission)
+
+
+def _standings(view: View) -> Standings:
+    statuses = Ledger(view, DEFAULTS.quota).statuses() if view.quotas else ()
+    return Standings.of(view.quotas, {f"{status.kind} {status.key}": status.used for status in statuses})
 
 
 def answered(raw: Raw, admission: Admission) -> Reviewed:

@@ -44,9 +44,11 @@ def simulate(files: Sequence[BinaryIO], output: str) -> None:
 
 def simulated(manifests: Manifests) -> World:
     """Return the cluster at the end of the story that these manifests tell. Raises UnreadableManifests."""
-    namespaces = namespace_labels(manifests)
+    reviewer = Reviewer.of(View(), namespace_labels(manifests))
 
     def admit(pod: Manifest[Pod], view: View) -> Reviewed:
-        return Reviewer.of(view, namespaces).review(pod)
+        nonlocal reviewer
+        reviewer = reviewer.later(view)
+        return reviewer.review(pod)
 
     return play(manifests, admit)
