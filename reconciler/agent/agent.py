@@ -243,18 +243,20 @@ def _devices(
     allocated: Mapping[str, Holder],
     asks: Mapping[Holder, Collection[str]],
 ) -> Devices:
-    """Return what is to be announced: all that exists but for what is withdrawn, or held by a device of another plugin.
+    """Return what is to be announced, and whether it can serve: all that exists but for what is withdrawn.
 
-    Of a resource that has no devices any more, that it has none.
+    What a pod holds by a device of another plugin cannot: it is announced as Unhealthy, which neither takes a slice from a
+    pod of ours on the same board nor tells anybody that it is to go. Of a resource that has no devices any more, that it has none.
     """
     devices: dict[str, dict[str, bool]] = {resource: {} for resource in node.resources}
     for board in boards:
         step = steps[board.inventory.index]
         withdrawn = step.slices if isinstance(step, Withdraw) else ()
         for item in board.slices:
-            if item not in withdrawn and not board.is_foreign(item):
+            if item not in withdrawn:
+                serves = board.healthy and not board.is_foreign(item)
                 for device in offered(board.inventory.uuid, item, board.fixture, allocated, asks):
-                    devices.setdefault(device.resource, {})[device.id] = board.healthy
+                    devices.setdefault(device.resource, {})[device.id] = serves
     return devices
 
 

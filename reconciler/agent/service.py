@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -171,7 +172,8 @@ class Service:
             outcome = agent.act(node, self._clock())
         except Exception as error:  # whatever it is, people are to see it where they look, and `_run` goes on
             if patch := agent.failed(node, error, self._clock()):
-                self._write(name, patch)
+                with suppress(ApiError, Unreachable):  # it is in the log then, and written with the next pass
+                    self._write(name, patch)
             raise
         if outcome.again_s is not None:
             self._queue.add_after(name, outcome.again_s)

@@ -122,3 +122,20 @@ def test_devices_that_name_none_of_our_boards_are_nobodys_business():
     world.run()
     assert world.reported() == ["1g.5gb@0 free"]
     assert world.condition() == ("True", "BoardsReady", "")
+
+
+def test_while_another_plugins_pod_holds_a_board_its_slices_stay_and_come_back_after_a_reset():
+    """Not offered is not withdrawn: who believed so lost them for good."""
+    world = World({0: [("1g.5gb", 0), ("1g.5gb", 1)]})
+    world.run()
+    world.bind("team-a/ours", ONE)
+    world.run()
+    hold(world, "team-a/whole", world.uuids[0], GPU)
+    world.run()
+    assert world.reported() == ["1g.5gb@0 team-a/ours", "1g.5gb@1 free"]
+    assert (str(world.read().capacity[ONE]), world.allocatable()) == ("2", {})
+    world.end("team-a/whole")
+    world.reboot()
+    world.run()
+    assert [item.partition(" ")[0] for item in world.reported()] == ["1g.5gb@0", "1g.5gb@1"]
+    assert world.layout(0) == layout(("1g.5gb", 0), ("1g.5gb", 1))
