@@ -9,16 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from console.boards import Change, draw_changes
-from console.manifests import Manifest, Manifests, load, optional_files_option
+from console.manifests import Manifests, load, optional_files_option
 from console.output import TABLE, columns, output_option, show, terminal_width
-from console.reviewing import Labels, Reviewed, Reviewer, namespace_labels, overlaid
+from console.reviewing import Labels, Reviewer, in_turn, namespace_labels, overlaid
 from console.simulation.devices import recut
 from console.simulation.report import problems
 from console.simulation.story import opening
 from policies.annotations import PlacedSlice, Placement
 from policies.boards import Board
 from policies.decision import Decision, Planned
-from policies.model import Pod
 from policies.settings import DEFAULTS
 from policies.settle import settle
 from policies.view import View
@@ -99,14 +98,7 @@ def planned(manifests: Manifests, below: View, labels: Labels) -> Report:
     Raises UnreadableManifests.
     """
     labels = {**labels, **namespace_labels(manifests)}
-
-    reviewer = Reviewer.of(below, labels)
-
-    def admit(pod: Manifest[Pod], above: View) -> Reviewed:
-        nonlocal reviewer
-        reviewer = reviewer.later(overlaid(below, above))
-        return reviewer.review(pod)
-
+    admit = in_turn(Reviewer.of(below, labels), lambda above: overlaid(below, above))
     world = opening(manifests, admit, below.now)
     view = replace(overlaid(below, world.view()), now=max(below.now, world.view().now))
     decision = settle(view, DEFAULTS)

@@ -1,6 +1,6 @@
 """Admission of pods that stand in files: the webhook's own decision, and the pod that comes of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 from typing import Self
 
@@ -94,6 +94,24 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
             standings=self.standings,
         )
         return answered(pod.raw, admission)
+
+
+def in_turn(
+    reviewer: Reviewer, whole: Callable[[View], View] = lambda seen: seen
+) -> Callable[[Manifest[Pod], View], Reviewed]:
+    """Return what reviews pods one after another in a cluster that changes meanwhile.
+
+    Args:
+        reviewer: of the cluster before.
+        whole: the cluster, of what is seen of it when a pod comes.
+    """
+
+    def admit(pod: Manifest[Pod], seen: View) -> Reviewed:
+        nonlocal reviewer
+        reviewer = reviewer.later(whole(seen))
+        return reviewer.review(pod)
+
+    return admit
 
 
 def _standings(view: View) -> Standings:

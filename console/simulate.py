@@ -5,13 +5,12 @@ from typing import BinaryIO
 
 import click
 
-from console.manifests import Manifest, Manifests, files_option, load
+from console.manifests import Manifests, files_option, load
 from console.output import TABLE, output_option, show
-from console.reviewing import Reviewed, Reviewer, namespace_labels
+from console.reviewing import Reviewer, in_turn, namespace_labels
 from console.simulation.report import report, table
 from console.simulation.story import play
 from console.simulation.world import World
-from policies.model import Pod
 from policies.view import View
 
 
@@ -44,11 +43,4 @@ def simulate(files: Sequence[BinaryIO], output: str) -> None:
 
 def simulated(manifests: Manifests) -> World:
     """Return the cluster at the end of the story that these manifests tell. Raises UnreadableManifests."""
-    reviewer = Reviewer.of(View(), namespace_labels(manifests))
-
-    def admit(pod: Manifest[Pod], view: View) -> Reviewed:
-        nonlocal reviewer
-        reviewer = reviewer.later(view)
-        return reviewer.review(pod)
-
-    return play(manifests, admit)
+    return play(manifests, in_turn(Reviewer.of(View(), namespace_labels(manifests))))
