@@ -25,6 +25,7 @@ SHARE = {"limits": {names.GPU: "0.25"}}
 ASKED = {names.FRACTION: "0.25", names.CONTAINER: "main"}
 GIVEN = {"nvidia.com/mig-1g.10gb": "1"}
 MOST_LINES = 12
+TRIES = 5  # kubectl replace reads and then writes: a controller may write a status in between
 PATHS = {
     "Pod": f"/api/v1/namespaces/{NAMESPACE}/pods",
     "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
@@ -156,9 +157,12 @@ def take_through(kubectl, kind, name, resources, steps):
     for step in steps:
         if "{stored}" in step:
             stored = kubectl.stored(kind, name)
-            del stored["metadata"]["resourceVersion"]  # controllers may write a status in between
+            del stored["metadata"]["resourceVersion"]
             kubectl.write("stored.yaml", stored)
-        status, _ = kubectl(*(argument.format(**words) for argument in step))
+        for _ in range(TRIES):
+            status, said = kubectl(*(argument.format(**words) for argument in step))
+            if "(Conflict)" not in said:
+                break
         if kind == "Pod" and not seen:  # the gate that we remove counts as a change, and it is ours
             kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=20s")
             generation = kubectl.stored(kind, name)["metadata"]["generation"]
