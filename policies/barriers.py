@@ -22,6 +22,7 @@ def barrier(sites: Collection[Site], constraints: Constraints) -> str:
         return (
             f"the boards of no node that is labelled {_LABEL} are known: "
             f"its agent, or its label {names.PRODUCT_LABEL}, has to say what they are"
+            + next((f" (node {site.name}: {site.traits.unable})" for site in managed if site.traits.unable), "")
         )
     if wants := _selection(known, constraints):
         return f"{_NONE} has {wants}: change that"

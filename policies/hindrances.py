@@ -51,6 +51,8 @@ def told(causes: Causes, nodes: Nodes, sites: Sequence[Supply]) -> str:
 def silence(nodes: Sequence[NodeView]) -> str:
     """Return that the agents of nodes, of the first of which is told more, do not do as they are told."""
     node, *others = nodes
+    if node.unable:
+        return f"the agent of node {node.name} can do nothing: {node.unable}"
     given = f" of {timestamp(node.ordered_at)}" if node.ordered_at <= LAST else ""
     also = f", nor have those of {number_of(len(others), 'other node')}" if others else ""
     return f"the agent of node {node.name} has not answered an order{given}{also}"
@@ -61,13 +63,12 @@ def silence(nodes: Sequence[NodeView]) -> str:
 
 def _causes(site: Supply) -> Iterator[str]:
     """Yield what keeps each board of a node from being cut, if it cannot be."""
-    if not site.node.boards:
-        yield "another tool cuts it"
-    for board in site.node.boards:
-        if site.node.silent:
-            yield _SILENT
-        else:
-            yield board.fault or "slices of another mode are left on it"
+    node = site.node
+    idle = f"its agent can do nothing: {node.unable}" if node.unable else _SILENT if node.silent else ""
+    if not node.boards:
+        yield idle or "another tool cuts it"
+    for board in node.boards:
+        yield idle or board.fault or "slices of another mode are left on it"
 
 
 def _having(counts: Counts) -> Nodes:

@@ -75,7 +75,7 @@ class _Settlement:
     def __init__(self, seen: _Sorted, ledger: Ledger, settings: Settings, memo: Memo) -> None:
         self.seen, self.ledger = seen, ledger
         self.pods = {pod.key: pod for pod in (*seen.promised, *seen.waiting)}
-        up = [_without_overdue(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
+        up = [_without_undone(node, seen.view.now) for node in seen.nodes if node.ready and not node.cordoned]
         hosts = memo.hosts(up)
         promised = _promised_on(hosts, seen.promised)
         sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
@@ -184,12 +184,12 @@ class _Settlement:
             yield Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
 
 
-def _without_overdue(node: NodeView, now: float) -> NodeView:
-    """Return the node; where its agent does not carry out the last order, without what this would bring, and not to be cut.
+def _without_undone(node: NodeView, now: float) -> NodeView:
+    """Return the node; where its agent does not carry out orders, without what the last would bring, and not to be cut.
 
     What the order destroys stays doomed: the agent may yet wake up and take it away from a pod that had it.
     """
-    if not node.overdue(now):
+    if not (node.unable or node.overdue(now)):
         return node
     there = {board.index: Counter(board.layout) for board in node.boards}
     spec = {

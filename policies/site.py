@@ -80,6 +80,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
         kinds: of its boards, each once, sorted; empty where it is not managed.
         announced: slice resources in its capacity that its boards do not explain.
         whole: whether nvidia.com/gpu is in its capacity.
+        unable: why its agent can do nothing; empty if it does not say so.
     """
 
     labels: Mapping[str, str]
@@ -89,6 +90,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[BoardKind, ...]
     announced: frozenset[str]
     whole: bool
+    unable: str = ""
 
 
 class Cuts(msgspec.Struct, frozen=True, cache_hash=True):
@@ -152,6 +154,7 @@ def site_of(node: NodeView) -> Site | None:
         kinds=kinds,
         announced=announced,
         whole=whole,
+        unable=node.unable,
     )
     return Site(name=node.name, traits=traits, cuts=cuts)
 

@@ -7,7 +7,7 @@ is read of them at each decision in the processor's cache.
 
 import math
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -63,7 +63,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         status_plan: id of the order that the agent carried out last.
         cut: id of the order whose withdrawn slices may be destroyed.
         faults: what could not be understood of its annotations or labels, for a condition on the node.
-        silent: its agent does not carry out the last order, so nothing is planned on that; found when it is decided.
+        unable: why its agent can carry out nothing now, in its own words; empty if it does not say so.
+        silent: its agent does not carry out orders, so nothing is planned on the last one; found when it is decided.
     """
 
     name: str
@@ -80,6 +81,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status_plan: str = ""
     cut: str = ""
     faults: tuple[str, ...] = ()
+    unable: str = ""
     silent: bool = False
 
     @property
@@ -248,6 +250,7 @@ def view_node(node: Node) -> NodeView:
         spec_plan=annotations.get(names.SPEC_PLAN, ""),
         status_plan=annotations.get(names.STATUS_PLAN, ""),
         cut=annotations.get(names.SPEC_CUT, ""),
+        unable=_unable((status and status.conditions) or ()),
         faults=tuple(faults),
     )
 
@@ -323,6 +326,14 @@ def _mapping(items: tuple[tuple[str, V], ...]) -> Mapping[str, V]:
 def _slices_in(request: Amounts) -> tuple[tuple[str, int], ...]:
     counts = ((name, min(count // 1000, _MOST_SLICES)) for name, count in request.items() if count and is_slice(name))
     return tuple(sorted(counts))
+
+
+def _unable(conditions: Iterable[Condition]) -> str:
+    """Return what the agent says of the driver without which it can do nothing (pain A14), or of its own fault."""
+    for condition in conditions:
+        if condition.type == names.PARTITIONING_CONDITION and condition.reason in (names.NO_BOARDS, names.AGENT_FAILED):
+            return condition.message or condition.reason
+    return ""
 
 
 def _amounts(quantities: Mapping[str, str | int | float] | None, path: str, faults: list[str]) -> dict[str, int]:

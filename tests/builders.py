@@ -99,8 +99,12 @@ def raw_node(
     cordoned=False,
     taints=(),
     memory=None,
+    agent=None,
 ):
-    """Return a node of `count` boards as the JSON of the API. `placements` is its status-placements, as data."""
+    """Return a node of `count` boards as the JSON of the API. `placements` is its status-placements, as data.
+
+    `agent` is what its agent says is wrong, as reason and message.
+    """
     notes = dict(annotations or {})
     if placements is not None:
         notes[names.STATUS_PLACEMENTS] = json.dumps(placements)
@@ -112,12 +116,14 @@ def raw_node(
     if memory:
         marks[names.MEMORY_LABEL] = str(memory)
     room = {"cpu": "64", "memory": "512Gi", "pods": "110", **(resources or {})}
+    said = dict(zip(("reason", "message"), agent, strict=True)) if agent else {}
+    partitioning = {"type": names.PARTITIONING_CONDITION, "status": "False", **said}
     return {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": marks, "annotations": notes, "resourceVersion": "1"},
         "spec": {"unschedulable": cordoned, "taints": [dict(taint) for taint in taints]},
         "status": {"capacity": room, "allocatable": room,
-                   "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+                   "conditions": [{"type": "Ready", "status": "True" if ready else "False"}, *([partitioning] if agent else [])]},
     }  # fmt: skip
 
 

@@ -128,6 +128,14 @@ def test_the_agent_runs_on_every_labelled_node_whatever_its_taints(base):
     ]
 
 
+def test_the_agent_has_the_shared_memory_of_the_node_as_the_clients_of_its_daemons_have(base):
+    """Also where the daemons run among its own files, because the driver lies in a container."""
+    spec = base.one("DaemonSet", "agent")["spec"]["template"]["spec"]
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["mountPath"] == "/dev/shm"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == mount["name"]]
+    assert volume["hostPath"] == {"path": "/dev/shm", "type": "Directory"}
+
+
 def test_the_agent_gets_the_runtime_class_of_nvidia_where_an_overlay_says_so(base, root, kustomize, tmp_path):
     assert "runtimeClassName" not in base.one("DaemonSet", "agent")["spec"]["template"]["spec"]
     parts = {name: [os.path.relpath(root / path, tmp_path.resolve())] for name, path in OVERLAY.items()}

@@ -320,6 +320,16 @@ def test_agents_that_do_not_answer_are_named(plan, said):
     )
 
 
+@pytest.mark.parametrize("reason", ["NoBoards", "AgentFailed"])
+def test_what_an_agent_says_that_can_do_nothing_is_said_to_pods(reason):
+    """A14: the driver is not there; the boards are known from before."""
+    off = node(annotations=report(0), agent=(reason, "open NVML: Library Not Found"))
+    assert messages(settle(cluster([off], [gated("ml/w", "1g.5gb")]))) == {
+        "ml/w": "needs 1g.5gb; none is free, and 1 board cannot be cut now (node n1: its agent can do nothing: open NVML: "
+        "Library Not Found)"
+    }
+
+
 def test_an_agent_that_does_not_answer_is_named_to_pods_that_have_a_place_on_its_node():
     """What the order would destroy is not given away; which of the two slices that is the scheduler does not ask."""
     order = {

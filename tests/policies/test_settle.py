@@ -512,6 +512,21 @@ def test_an_agent_that_never_answers_holds_nobody_up():
     assert [layout.node for layout in old.layouts] == ["n2"]
 
 
+@pytest.mark.parametrize("reason", [names.NO_BOARDS, names.AGENT_FAILED])
+def test_a_node_whose_agent_says_that_it_can_do_nothing_is_not_cut(reason):
+    """A14: the pod is planned on another at once; one that is free already is given away all the same."""
+    off = node("n1", placements={"0": [free("2g.10gb", 4)]}, agent=(reason, "open NVML: Library Not Found"))
+    waiting = [gated("a/first", "2g.10gb"), gated("a/second", "3g.20gb")]
+    decision = settle(cluster([off, node("n2", placements={"0": []})], waiting))
+    assert released_keys(decision) == ["a/first"]
+    assert [layout.node for layout in decision.layouts] == ["n2"]
+
+
+def test_a_node_one_board_of_which_has_failed_is_cut():
+    one = node("n1", placements={"0": []}, agent=(names.BOARD_FAILED, "GPU 1 (GPU-1): MIG mode is off"))
+    assert [layout.node for layout in settle(cluster([one], [gated("a/waits", "3g.20gb")])).layouts] == ["n1"]
+
+
 def test_an_overdue_order_is_taken_back_before_what_it_destroys_is_given_away():
     """The agent may yet wake up: it would find the slice free and take it away."""
     order = {names.SPEC_PLACEMENTS: '{"0":[{"profile":"3g.20gb","start":4}]}', names.SPEC_PLAN: "1000000"}
