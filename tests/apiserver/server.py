@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import trustme
 
-PATIENCE_S = 10.0  # how long a test waits for what should come at once
+PATIENCE_S = 30.0  # how long a test waits for what should come at once
 
 
 class Request(NamedTuple):

@@ -110,7 +110,7 @@ def test_with_the_webhook_away_only_pods_that_ask_for_a_gpu_wait_for_it(cluster,
     with frozen(process(cluster, "apportion-webhook").pid):
         began = time.monotonic()
         team.create({"metadata": {"name": "plain"}, "spec": raw_pod("/plain", limits={"cpu": "1"})["spec"]})
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 3.0, "the webhook is waited for 5 s"
         with pytest.raises(ApiError, match="failed calling webhook"):
             team.create({"metadata": {"name": "asks"}, "spec": slices})
         kubectl("label", "pod", "runs", "a=b")

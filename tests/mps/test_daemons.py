@@ -298,7 +298,7 @@ def test_daemons_that_do_not_answer_are_waited_for_together_when_the_agent_ends(
         node.until(lambda board=board: "no answer within 1 s" in (daemons.fault(board) or ""))
     began = time.monotonic()
     daemons.leave()
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 6.0, "one after the other takes 8"
     assert all(map(node.pid, boards)), "and left running"
 
 

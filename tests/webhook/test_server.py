@@ -128,17 +128,17 @@ def test_a_certificate_is_swapped_under_load_without_a_failed_request(server):
 
 def test_after_sigterm_a_replica_is_unready_but_answers_then_ends(tmp_path, authority):
     """I09: the endpoints are removed while calls still arrive; and stuck peers do not hold up the end."""
-    with serving(tmp_path, authority, drain_s=1.5) as process, stuck_peers(process.address, silent=4, half=4):
+    with serving(tmp_path, authority, drain_s=4.0) as process, stuck_peers(process.address, silent=4, half=4):
         kept = process.connect()
         assert ask(kept, "GET", "/readyz") == (200, b"ok\n")
         process.process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + 3.0
         while (answer := ask(kept, "GET", "/readyz"))[0] == 200 and time.monotonic() < deadline:
             pass
         assert answer == (503, b"shutting down\n")
         assert ask(kept)[0] == 200
         assert ask(process.connect())[0] == 200  # a new connection, as the Service may still send them
-        assert process.process.wait(8) == 0
+        assert process.process.wait(20) == 0
         assert process.process.stdout.read() == b"closed\n"
 
 
