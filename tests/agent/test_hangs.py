@@ -4,6 +4,7 @@ import threading
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 
 from kube.resource import NODES, PODS
 from reconciler.agent.report import report_hung
@@ -11,6 +12,7 @@ from reconciler.agent.service import Service
 from tests.agent.test_service import Cluster
 from tests.apiserver.server import PATIENCE_S, ApiServer
 from tests.apiserver.steps import listing
+from tests.sandbox.waiting import eventually
 
 
 class Hanging:
@@ -77,11 +79,10 @@ def test_a_pass_that_hangs_is_not_alive_after_two_minutes_and_the_node_says_wher
     assert cluster.service.alive(), "it has gone on"
 
 
-def test_an_agent_whose_node_is_not_there_is_not_ready_and_says_so(cluster, capsys):
+def test_an_agent_whose_node_is_not_there_is_not_ready_and_says_so(cluster):
     cluster.service = Service(cluster.client, cluster.agent, node="n-typo", workers=1)
     cluster.server.route("GET", NODES.path(), listing([], 10))
-    cluster.service.start()
-    said = ""
-    while "no_such_node" not in said:
-        said += capsys.readouterr().out
+    with capture_logs() as logs:
+        cluster.service.start()
+        eventually(lambda: "no_such_node" in [entry["event"] for entry in logs], "it says so")
     assert not cluster.service.ready()

@@ -110,6 +110,24 @@ def test_a_board_that_cannot_be_described_says_why_and_is_asked_again(machine, d
     assert driver.boards()[1].fault, "it is watched like the others"
 
 
+@pytest.mark.parametrize("code", [2, 3], ids=["INVALID_ARGUMENT", "NOT_SUPPORTED"])
+def test_a_board_in_mig_mode_of_which_no_profile_is_told_is_asked_again(machine, driver, code):
+    one = machine(A100)
+    one.fail("nvmlDeviceGetGpuInstanceProfileInfoV", code)
+    assert driver.boards()[0].fault == "describe GPU 0: MIG mode is on, but the driver names no profile"
+    one.mend()
+    assert [(board.fault, board.mig, len(board.profiles)) for board in driver.boards()] == [(None, True, 7)]
+
+
+def test_a_board_that_is_in_mig_mode_after_all_is_asked_again(machine, driver):
+    """Said once to know no MIG mode, it would be one that cannot be cut as long as the agent runs."""
+    one = machine(A100)
+    one.fail("nvmlDeviceGetMigMode", 3)
+    assert [board.mig_capable for board in driver.boards()] == [False]
+    one.mend()
+    assert [(board.fault, board.mig, len(board.profiles)) for board in driver.boards()] == [(None, True, 7)]
+
+
 def test_a_driver_from_before_mig_has_boards_without_it(machine, driver):
     one = machine(A100, mig=False)
     one.fail("nvmlDeviceGetMigMode", 13)

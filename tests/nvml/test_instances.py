@@ -107,7 +107,7 @@ def test_a_compute_instance_goes_before_its_gpu_instance(machine, driver):
             "nvmlGpuInstanceGetComputeInstanceProfileInfo",
             3,
             DriverError,
-            "no compute profile of 3 slices",
+            "the driver has no compute profile for 3g.20gb",
             id="no-profile",
         ),
     ],
@@ -120,6 +120,21 @@ def test_errors_are_nvmls_with_what_was_asked_and_nothing_is_left(machine, drive
         driver.create(one.uuids[0], Slice("3g.20gb", 4))
     one.mend()
     assert driver.slices(one.uuids[0]) == driver.orphans(one.uuids[0]) == ()
+
+
+@pytest.mark.parametrize("code", [2, 3], ids=["INVALID_ARGUMENT", "NOT_SUPPORTED"])
+def test_an_instance_is_no_orphan_because_what_is_in_it_could_not_be_asked_for(machine, driver, code):
+    """The first of a profile may go while it is asked what compute instances there can be: taken at its word, all would go."""
+    one = machine(A100)
+    (board,) = one.uuids
+    driver.create(board, Slice("3g.20gb", 4))
+    driver.close()
+    one.fail("nvmlGpuInstanceGetComputeInstanceProfileInfo", code)
+    for ask in (driver.orphans, driver.slices):
+        with pytest.raises(DriverError, match=r"the driver has no compute profile for 3g\.20gb"):
+            ask(board)
+    one.mend()
+    assert (driver.slices(board), driver.orphans(board)) == ((Slice("3g.20gb", 4),), ())
 
 
 def test_what_cannot_be_undone_is_an_orphan_and_both_failures_are_said(machine, driver):

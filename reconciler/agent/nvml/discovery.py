@@ -15,6 +15,7 @@ import pynvml
 from policies.annotations import BoardInventory
 from policies.boards import inventory_model
 from policies.catalogue import BoardModel, Profile, mig_memory_gb, size_order
+from reconciler.agent.driver import DriverError
 from reconciler.agent.nvml.errors import is_one_of
 
 Handle = Any
@@ -91,10 +92,12 @@ def identify(index: int) -> Board:
 
 
 def describe(board: Board) -> Board:
-    """Return a board with what it can be cut into. Raises pynvml.NVMLError."""
+    """Return a board with what it can be cut into. Raises pynvml.NVMLError, or DriverError if what it says cannot be."""
     handle, memory_mib = board.handle, board.inventory.memory_mib
-    capable = mig_mode(handle) is not None
-    profiles = tuple(sorted(_profiles(handle, memory_mib), key=size_order)) if capable else ()
+    mig = mig_mode(handle)
+    profiles = () if mig is None else tuple(sorted(_profiles(handle, memory_mib), key=size_order))
+    if mig and not profiles:
+        raise DriverError(f"describe GPU {board.inventory.index}: MIG mode is on, but the driver names no profile")
     inventory = msgspec.structs.replace(
         board.inventory,
         profiles=profiles,

@@ -40,7 +40,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 def instances(board: Board, only: str | None = None) -> tuple[Instance, ...]:
     """Return the GPU instances of a board in MIG mode, also those that are no slices; `only`: of the profile of this name.
 
-    Raises pynvml.NVMLError, among others if one goes meanwhile.
+    Raises pynvml.NVMLError or DriverError, among others if one goes meanwhile.
     """
     return tuple(
         found
@@ -150,16 +150,23 @@ def _for_all_of(board: Board, profile: Profile, instance: Handle) -> ComputeProf
 
 
 def _compute_profiles(board: Board, profile: Profile, instance: Handle) -> tuple[ComputeProfile, ...]:
-    """Return what compute instances there can be; asked once, of the first GPU instance of a profile."""
+    """Return what compute instances there can be; asked of the first GPU instance of a profile that says any.
+
+    Raises pynvml.NVMLError, or DriverError if it says none: it has gone meanwhile, for each has at least one. Were it taken
+    at its word, instances in use would be orphans.
+    """
     if profile.id not in board.compute_profiles:
         infos = {
             enum: _compute_profile_info(instance, enum) for enum in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
         }
-        board.compute_profiles[profile.id] = tuple(
+        found = tuple(
             ComputeProfile(enum, info.id, info.sliceCount, info.multiprocessorCount)
             for enum, info in infos.items()
             if info is not None
         )
+        if not found:
+            raise DriverError(f"the driver has no compute profile for {profile.name}")
+        board.compute_profiles[profile.id] = found
     return board.compute_profiles[profile.id]
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, InvalidArgument, NotOpen, NotSupported, unanswered
-from reconciler.agent.nvml.discovery import Board, describe, identify
+from reconciler.agent.nvml.discovery import Board, describe, identify, mig_mode
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.nvml.xids import XidWatch
 
@@ -55,9 +55,9 @@ class Session:
         return tuple(self._undescribed.values())
 
     def ask_again(self) -> None:
-        """Ask the boards that did not answer, and for events. Raises nothing."""
-        if self._undescribed:
-            self._ask(tuple(self._undescribed))
+        """Ask the boards that did not answer, or what cannot be, and for events. Raises nothing."""
+        wrong = [board.inventory.index for board in self.boards.values() if _is_wrong(board)]
+        self._ask((*self._undescribed, *wrong))
         self._take_xids()
 
     def outdated(self) -> bool:
@@ -121,6 +121,7 @@ class Session:
             except DriverError as error:
                 self.lost = self.lost or isinstance(error, NotOpen)
                 self._undescribed[index] = msgspec.structs.replace(entry, fault=str(error))
+                self.boards.pop(entry.uuid, None)
             else:
                 self._undescribed.pop(index, None)
                 self.boards[board.uuid] = board
@@ -152,6 +153,14 @@ def quietly(close: Callable[[], object]) -> None:
         close()
     except (DriverError, pynvml.NVMLError) as error:
         _log.debug("not_closed", error=str(error))
+
+
+def _is_wrong(board: Board) -> bool:
+    """Return whether a board was described as one without MIG, and is in MIG mode."""
+    try:
+        return not board.inventory.mig_capable and bool(mig_mode(board.handle))
+    except pynvml.NVMLError:
+        return False
 
 
 def _count() -> int:
