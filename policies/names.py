@@ -26,6 +26,7 @@ PLUGIN_CONFIGS_LABEL: Final = PREFIX + "device-plugin-configs"
 PLUGIN_CONFIG_LABEL: Final = NVIDIA_PREFIX + "device-plugin.config"  # a key of it
 MIG_PARTED_LABEL: Final = PREFIX + "mig-parted-configs"
 MIG_CONFIG_LABEL: Final = NVIDIA_PREFIX + "mig.config"  # a name in it
+ALL_DISABLED: Final = "all-disabled"  # what the GPU operator writes there by itself, and leaves (docs/adr/0024)
 MIG_STATE_LABEL: Final = NVIDIA_PREFIX + "mig.config.state"  # NVIDIA's mig-manager has been at work
 POD_SECURITY_LABEL: Final = "pod-security.kubernetes.io/enforce"
 SIMULATED_LABEL: Final = "sandbox.apportion/simulated"  # on nodes that the sandbox makes: no hardware, no kubelet

@@ -4,8 +4,9 @@ A pass looks at everything afresh and may be run at any time, any number of time
 kubelet has not taken over an announcement or a board has failed, it asks to be run for again.
 """
 
+import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -61,7 +62,7 @@ class NodeAgent:
     Between passes it remembers only how to pace itself, and what it has announced. `tenants` looks after the pods that hold
     slices, where what they were told can grow old. `fixed` says which layouts people have given to boards; `pods` returns the
     pods that are bound to the node, of which the kubelet may not know yet. `name_devices` is told of all devices before they
-    are announced.
+    are announced. `ticks` is monotonic, in seconds.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class NodeAgent:
         fixed: FixedLayouts | None = None,
         pods: Pods = tuple,
         name_devices: NameDevices | None = None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver = driver
         self._kubelet = kubelet
@@ -80,7 +82,7 @@ class NodeAgent:
         self._fixed = fixed or FixedLayouts()
         self._pods = pods
         self._name = name_devices
-        self._pace = Pace()
+        self._pace = Pace(ticks)
         self._announced: Devices = {}
         self._boards = Boards(driver, kubelet, self._fixed, pods, self._pace)
         self._holders = Holders(driver)
@@ -94,7 +96,10 @@ class NodeAgent:
         except KubeletBehind as error:
             return self._wait_for_kubelet(node, str(error), now)
         except KubeletError as error:
-            patch = report_away(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=str(error)), now)
+            message = "; ".join(
+                (str(error), *self._driver_fault())
+            )  # who mends one of the two is not to find the other then
+            patch = report_away(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=message), now)
         return Outcome(patch, again_s=LOOK_AGAIN_S)
 
     def failed(self, node: NodeState, error: Exception, now: float) -> Patch | None:
@@ -117,7 +122,7 @@ class NodeAgent:
     def _act(self, node: NodeState, now: float) -> Outcome:
         holds = self._holders.look(self._kubelet.allocated())
         allocated = holds.allocated
-        boards, steps = self._work(node, holds, now)
+        boards, steps = self._work(node, holds)
         unnamed = self._name_devices(boards.values(), allocated)
         if unnamed:
             boards = {index: msgspec.structs.replace(board, healthy=False) for index, board in boards.items()}
@@ -126,7 +131,7 @@ class NodeAgent:
         self._announced = devices
         refused = self._kubelet.announce(devices)
         listed = self._kubelet.allocatable()
-        self._note_told(boards.values(), steps, now)
+        self._note_told(boards.values(), steps)
         healthy = _healthy(devices, refused)
         if listed != healthy:
             return self._wait_for_kubelet(node, _disagreement(healthy, listed), now)
@@ -156,8 +161,15 @@ class NodeAgent:
             ),
             now=now,
         )
-        look_s = [self._pace.next_look_s(now), *(LOOK_AGAIN_S for board in boards.values() if not board.answers)]
+        look_s = [self._pace.next_look_s(), *(LOOK_AGAIN_S for board in boards.values() if not board.answers)]
         return Outcome(patch, again_s=min((pause_s for pause_s in look_s if pause_s is not None), default=None))
+
+    def _driver_fault(self) -> Iterator[str]:
+        """Yield why the driver knows no boards, if so."""
+        try:
+            self._driver.boards()
+        except DriverError as error:
+            yield str(error)
 
     def _not_ours(self, node: NodeState, now: float) -> Outcome:
         """Undo what was set of a node that has lost its label; of one that never had it, or a wrong one, nothing is touched."""
@@ -169,22 +181,22 @@ class NodeAgent:
             return self._act(msgspec.structs.replace(node, order=None), now)
         return Outcome(report_verdict(node, NOT_OURS, now))
 
-    def _work(self, node: NodeState, holds: Holds, now: float) -> tuple[dict[int, BoardState], dict[int, Step]]:
+    def _work(self, node: NodeState, holds: Holds) -> tuple[dict[int, BoardState], dict[int, Step]]:
         """Carry out what can be done now; return the boards as they are then, and what remains to be waited for.
 
         A driver that claims success and changes nothing is not asked for ever: then the board has failed.
         """
         for done in count():
-            boards = self._boards.look(node, holds, now)
+            boards = self._boards.look(node, holds)
             steps = next_steps(node.order, boards)
             work = [(boards[index], step) for index, step in steps.items() if isinstance(step, Work)]
             if not work:
                 break
             for board, step in work:
                 if done < ROUNDS:
-                    self._carry_out(node, board.inventory, step, now)
+                    self._carry_out(node, board.inventory, step)
                 else:
-                    self._fail(node, board.inventory, "the driver reports success, but nothing has changed", now)
+                    self._fail(node, board.inventory, "the driver reports success, but nothing has changed")
         return boards, steps
 
     def _name_devices(self, boards: Iterable[BoardState], allocated: Mapping[str, Holder]) -> list[str]:
@@ -196,21 +208,21 @@ class NodeAgent:
             return [str(error)]
         return []
 
-    def _note_told(self, boards: Iterable[BoardState], steps: Mapping[int, Step], now: float) -> None:
+    def _note_told(self, boards: Iterable[BoardState], steps: Mapping[int, Step]) -> None:
         """Note of which boards with a fixed layout the API server knows all that is withdrawn."""
         for board in boards:
             step, uuid = steps[board.inventory.index], board.inventory.uuid
             if board.fixed and isinstance(step, Withdraw) and board.fixed.is_told(step.slices, board.withdrawn):
-                self._pace.told(uuid, now)
+                self._pace.told(uuid)
             else:
                 self._pace.not_told(uuid)
 
-    def _carry_out(self, node: NodeState, board: BoardInventory, step: Work, now: float) -> None:
+    def _carry_out(self, node: NodeState, board: BoardInventory, step: Work) -> None:
         log = _log.bind(node=node.name, board=board.uuid, plan=node.order.plan if node.order else "")
         try:
             carry_out(step, board.uuid, self._driver)
         except DriverError as error:
-            self._fail(node, board, str(error), now)
+            self._fail(node, board, str(error))
             return
         self._pace.succeeded(board.uuid)
         if isinstance(step, Recut):
@@ -218,13 +230,13 @@ class NodeAgent:
         else:
             log.info("board_switched", step=str(step))
 
-    def _fail(self, node: NodeState, board: BoardInventory, why: str, now: float) -> None:
-        pause_s = self._pace.failed(board.uuid, why, now)
+    def _fail(self, node: NodeState, board: BoardInventory, why: str) -> None:
+        pause_s = self._pace.failed(board.uuid, why)
         _log.warning("board_failed", node=node.name, board=board.uuid, error=why, again_s=pause_s)
 
     def _wait_for_kubelet(self, node: NodeState, why: str, now: float) -> Outcome:
         """Return what to do while the kubelet does not agree: nothing is reported that it does not say as well."""
-        waited_s = self._pace.kubelet_behind_s(now)
+        waited_s = self._pace.kubelet_behind_s()
         patch = None
         if waited_s >= KUBELET_PATIENCE_S:
             patch = report_verdict(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=why), now)

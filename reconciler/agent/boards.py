@@ -88,15 +88,12 @@ class Boards:
         self._driver, self._kubelet, self._fixed, self._pods, self._pace = driver, kubelet, fixed, pods, pace
         self._slices: dict[str, tuple[Slice, ...]] = {}
 
-    def look(self, node: NodeState, holds: Holds, now: float) -> dict[int, BoardState]:
+    def look(self, node: NodeState, holds: Holds) -> dict[int, BoardState]:
         """Return the boards by index; what one cannot say is its fault. Raises DriverError, KubeletError."""
         listed = self._kubelet.allocatable()
         entries = known_boards(self._driver.boards(), node.inventory)
         fixtures = self._fixed.of(node.labels, node.mode, entries) if node.mode else {}
-        found = {
-            entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds, now=now)
-            for entry in entries
-        }
+        found = {entry.index: self._board(node, entry, fixtures.get(entry.index), listed, holds) for entry in entries}
         # Of a node that is not ours any more only what is left of MPS is our concern.
         return {index: board for index, board in found.items() if node.mode or board.switching}
 
@@ -111,8 +108,6 @@ class Boards:
         fixture: Fixture | None,
         listed: frozenset[str],
         holds: Holds,
-        *,
-        now: float,
     ) -> BoardState:
         fault, reported, allocated = entry.fault, node.reported_of(entry.uuid), holds.allocated
         foreign = tuple(held for held in holds.foreign if held.board == entry.uuid)
@@ -132,7 +127,7 @@ class Boards:
         # A board that is held as a whole is left as it is, by us and by the leader; on it, nobody else is given anything.
         taken = next((str(held) for held in foreign if held.item is None), None)
         fault = fault or taken
-        alone, of_mode = self._pace.left_alone(entry.uuid, now), mode_fault(entry, mode)
+        alone, of_mode = self._pace.left_alone(entry.uuid), mode_fault(entry, mode)
         fault = fault or alone or of_mode
         free = answers and not taken and not alone and not (fixture and fixture.kept)
         switching = free and _switches_mps(mode, mps, slices, of_mode)
@@ -157,7 +152,7 @@ class Boards:
                 fixture=fixture,
                 layout=layout_of(entry, fixture, slices, used),
                 lacking=lacking(self._pods(), frozenset(allocated.values())),
-                settled=self._pace.has_settled(entry.uuid, now),
+                settled=self._pace.has_settled(entry.uuid),
             )
             if fixture
             else None,

@@ -39,7 +39,7 @@ def neighbours(node: NodeState, announced: Collection[str]) -> Iterator[tuple[st
             "with migManager.enabled=false, then take the label from the node"
         )
         yield names.MIG_MANAGER, message
-    elif config and names.MIG_PARTED_LABEL not in node.labels:
+    elif config not in ("", names.ALL_DISABLED) and names.MIG_PARTED_LABEL not in node.labels:
         message = (
             f"label {names.MIG_CONFIG_LABEL}: {config}: asks for a fixed layout, but nothing says which file has it: name "
             f"its ConfigMap in {names.SYSTEM_NAMESPACE} by the label {names.MIG_PARTED_LABEL}, or take the label from the node"

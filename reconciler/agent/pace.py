@@ -1,8 +1,10 @@
 """How an agent paces itself: since when boards have failed, withdrawals are known, and the kubelet has not agreed.
 
-It is all that an agent remembers between passes. Times are seconds since the epoch, and passed in.
+It is all that an agent remembers between passes. Time is one that is never set back: a node's clock may be, after it has booted.
 """
 
+import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -25,18 +27,19 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class Pace:
-    """The pace of one node's agent. Boards are named by UUID."""
+    """The pace of one node's agent. Boards are named by UUID; `ticks` is monotonic, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._ticks = ticks
         self._failures: dict[str, _Failure] = {}
         self._told_since: dict[str, float] = {}
         self._behind_since: float | None = None
 
-    def failed(self, board: str, why: str, now: float) -> float:
+    def failed(self, board: str, why: str) -> float:
         """Leave a board alone, longer after each failure that follows; return for how many seconds."""
         before = self._failures.get(board)
         pause_s = min(_LONGEST_PAUSE_S, 2 * before.pause_s) if before else _FIRST_PAUSE_S
-        self._failures[board] = _Failure(why, now + pause_s, pause_s)
+        self._failures[board] = _Failure(why, self._ticks() + pause_s, pause_s)
         return pause_s
 
     def succeeded(self, board: str) -> None:
@@ -48,36 +51,38 @@ class Pace:
         failure = self._failures.get(board)
         return failure.why if failure else None
 
-    def left_alone(self, board: str, now: float) -> str | None:
+    def left_alone(self, board: str) -> str | None:
         """Return for what failure a board is left alone now; None if it may be worked on."""
         failure = self._failures.get(board)
-        return failure.why if failure and now < failure.until else None
+        return failure.why if failure and self._ticks() < failure.until else None
 
-    def told(self, board: str, now: float) -> None:
+    def told(self, board: str) -> None:
         """Note that the API server knows of all that is withdrawn from a board."""
-        self._told_since.setdefault(board, now)
+        self._told_since.setdefault(board, self._ticks())
 
     def not_told(self, board: str) -> None:
         """Note that it does not, or that nothing is withdrawn."""
         self._told_since.pop(board, None)
 
-    def has_settled(self, board: str, now: float) -> bool:
+    def has_settled(self, board: str) -> bool:
         """Return whether that has been known for so long that no pod is bound to it any more."""
         since = self._told_since.get(board)
-        return since is not None and now - since >= SETTLE_S
+        return since is not None and self._ticks() - since >= SETTLE_S
 
     def kubelet_agrees(self) -> None:
         """Note that the kubelet has taken over what was announced."""
         self._behind_since = None
 
-    def kubelet_behind_s(self, now: float) -> float:
+    def kubelet_behind_s(self) -> float:
         """Note that it has not; return for how many seconds."""
+        now = self._ticks()
         if self._behind_since is None:
             self._behind_since = now
-        return max(0.0, now - self._behind_since)
+        return now - self._behind_since
 
-    def next_look_s(self, now: float) -> float | None:
+    def next_look_s(self) -> float | None:
         """Return in how many seconds a board may be worked on again, of which that is known; None if there is none."""
+        now = self._ticks()
         self._failures = {
             board: failure for board, failure in self._failures.items() if now < failure.until + _FORGOTTEN_S
         }

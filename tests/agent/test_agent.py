@@ -305,6 +305,19 @@ def test_a_kubelet_that_does_not_answer_is_named_in_the_condition(monkeypatch):
     assert world.condition() == ("False", "KubeletDisagrees", "no pod-resources service")
 
 
+def test_kubelet_and_driver_are_both_named_where_neither_is_there(monkeypatch):
+    """A23: who mends one of the two is told of the other at once."""
+    world = World()
+
+    def missing(why):
+        raise why
+
+    monkeypatch.setattr(type(world._kubelet), "allocated", lambda _: missing(KubeletError("no pod-resources service")))
+    monkeypatch.setattr(type(world.driver), "boards", lambda _: missing(NotSupported("no NVML")))
+    assert world.act().again_s == 5.0
+    assert world.condition() == ("False", "KubeletDisagrees", "no pod-resources service; no NVML")
+
+
 def test_while_the_kubelet_is_away_nothing_is_offered(monkeypatch):
     """A pod that is bound meanwhile fails for good if the kubelet comes back before its plugins: it has no device for it."""
     world = World({0: [("1g.5gb", 6), ("3g.20gb", 0)]}, pods=[("team-a/train", THREE)])
@@ -346,7 +359,8 @@ def test_a_kubelet_that_does_not_know_its_pods_yet_is_waited_for_and_nothing_is_
     assert world.condition() == READY
 
 
-def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does_is_named():
+@pytest.mark.parametrize("set_back_s", [0.0, 3600.0], ids=["", "clock-set-back"])
+def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does_is_named(set_back_s):
     """P16, A08: success is what the kubelet offers, not what was sent to it."""
     world = World(delay_s=3600.0)
     told = len(world.patches)
@@ -355,6 +369,7 @@ def test_nothing_is_told_before_the_kubelet_agrees_and_a_kubelet_that_never_does
     while world.now < 1_000.0 + 12.0:
         pauses.append(world.act().again_s)
         world.now += pauses[-1]
+        world.set_back_s = set_back_s
     assert pauses[0] == 0.02
     assert max(pauses) == 1.0
     assert len(pauses) < 60

@@ -142,7 +142,7 @@ def test_the_agent_names_devices_before_it_announces_them(tmp_path):
         return announce(devices)
 
     kubelet.announce = look
-    world.agent = NodeAgent(world.driver, kubelet, name_devices=cdi.refresh)
+    world.agent = NodeAgent(world.driver, kubelet, name_devices=cdi.refresh, ticks=lambda: world.now)
     world.order({0: layout(("3g.20gb", 0), ("3g.20gb", 4))})
     world.run()
     assert seen[0] == (2, 2)

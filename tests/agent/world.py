@@ -41,6 +41,7 @@ class World:
         self.node["metadata"]["uid"] = "uid-node"
         self.pods = {}
         self.now = 1_000.0
+        self.set_back_s = 0.0  # by how much the clock of the node, which it is not paced by
         self.calls, self.kills = 0, set()
         self.faults = {}
         self.rejected = []
@@ -89,7 +90,8 @@ class World:
         if self.forgetful:
             self._kubelet = self._new_kubelet({}, self._kubelet.allocated())
         self.driver = self._hardware.driver()
-        self.agent = NodeAgent(self.driver, _Counted(self), self._tenants() if self.handed else None, **self._options())
+        tenants = self._tenants() if self.handed else None
+        self.agent = NodeAgent(self.driver, _Counted(self), tenants, ticks=lambda: self.now, **self._options())
 
     def reboot(self, **lost):
         """Lose all instances, and what the kubelet knows of devices but for its checkpoint; start the agent anew."""
@@ -104,7 +106,7 @@ class World:
 
     def act(self):
         """Run one pass and carry out its patch; return whether it asks for another, or the patch changed something."""
-        outcome = self.agent.act(self.read(), self.now)
+        outcome = self.agent.act(self.read(), self.now - self.set_back_s)
         if outcome.patch:
             self.boundary()
             self.patches.append(outcome.patch)

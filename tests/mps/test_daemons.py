@@ -153,6 +153,18 @@ def test_a_server_of_another_user_is_a_fault_as_long_as_somebody_uses_it(node):
     node.until(lambda: daemons.fault(GPU) is None)
 
 
+@needs_root
+def test_a_directory_that_is_closed_above_the_pipes_is_a_fault_until_it_is_opened(node):
+    """A21: the daemon and what asks it are root's, and see nothing of it; the clients are not."""
+    daemons = node.supervisor(check_s=0.02)
+    daemons.start(GPU, 1000)
+    node.site.root.chmod(0o700)
+    said = node.until(lambda: daemons.fault(GPU))
+    assert said.startswith(f"{node.site.root} is closed to uid {UID} (mode 0700), so that no MPS client reaches ")
+    node.site.root.chmod(0o755)
+    node.until(lambda: daemons.fault(GPU) is None)
+
+
 def test_a_missing_program_is_one_clear_reason(make):
     """A21."""
     node = make(program="nvidia-cuda-mps-control-of-nobody")

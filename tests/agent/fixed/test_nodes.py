@@ -269,6 +269,13 @@ def test_mig_manager_on_the_node_is_told_with_the_way_out():
     assert not node.inventory().fixed
 
 
+def test_what_the_gpu_operator_writes_by_itself_is_no_wish_for_a_fixed_layout():
+    """It stays on the node after mig-manager has gone (docs/adr/0024)."""
+    node = FixedNode(labels={names.MIG_CONFIG_LABEL: "all-disabled"})
+    assert node.condition() == READY
+    assert not node.inventory().fixed
+
+
 def test_a_wish_for_a_fixed_layout_without_a_file_is_not_passed_over():
     node = FixedNode(labels={names.MIG_CONFIG_LABEL: "all-1g.5gb"})
     assert node.condition() == (
