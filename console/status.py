@@ -17,10 +17,11 @@ from console.quotatable import quota_paragraphs
 from console.screen import Screen
 from console.snapshot import connected, kubeconfig_option, read
 from policies.decision import Decision
+from policies.hindrances import silence
 from policies.quantity import amount
 from policies.settings import DEFAULTS
 from policies.settle import settle
-from policies.view import View
+from policies.view import NodeView, View
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +47,8 @@ def status(context: click.Context, watch: bool, kubeconfig: str | None, output: 
 
     That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
-    Exit status: 0 if all is well (with --watch, whatever is seen), 1 if a quota is not in force or more is promised
-    than there is, 2 if the cluster cannot be read.
+    Exit status: 0 if all is well (with --watch, whatever is seen), 1 if a quota is not in force, more is promised than
+    there is or a board cannot be cut, 2 if the cluster cannot be read.
 
     \b
     Example:
@@ -71,8 +72,19 @@ def report_of(view: View) -> Report:
     problems = (
         *(f"{one.kind} {one.key}: {one.reason}: {one.message}" for one in decision.quotas if not one.ready),
         *promised_beyond(decision.quotas, view.nodes, DEFAULTS.quota),
+        *(problem for node in sorted(view.nodes, key=lambda node: node.name) for problem in _of_node(node, view.now)),
     )
     return Report(view=view, decision=decision, problems=problems)
+
+
+def _of_node(node: NodeView, now: float) -> Iterable[str]:
+    """Yield why boards of a node cannot be cut, and what of it is not understood."""
+    if node.unable or node.overdue(now):
+        yield silence([node])
+    yield from (f"node {node.name}: {fault}" for fault in node.faults)
+    for board in node.boards:
+        if board.fault and board.fault not in node.faults:
+            yield f"node {node.name}: GPU {board.index}: {board.fault}"
 
 
 def text(report: Report, width: int | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice
-from policies.catalogue import BoardModel
+from policies.catalogue import BoardModel, Profile
 from policies.faults import fault
 from policies.geometry import geometry_of
 from policies.placement import bin_gb, lay_out
@@ -22,22 +22,26 @@ Doubts = list[tuple[int, str]]
 """Index of a board and what is wrong with it."""
 
 
-def inventory_doubts(inventory: Iterable[BoardInventory]) -> Doubts:
+def inventory_doubts(inventory: Collection[BoardInventory]) -> Doubts:
     """Return what cannot be true of boards as they have been discovered."""
     doubts: Doubts = []
     for index, count in Counter(entry.index for entry in inventory).items():
         if count > 1:
             doubts.append((index, fault(f"{_INVENTORY}: index", index, f"{count} boards have it; the first counts")))
+    uuids = Counter(entry.uuid for entry in inventory)
     for entry in inventory:
+        if uuids[entry.uuid] > 1:
+            path = f"{_INVENTORY}: board {entry.index}: uuid"
+            doubts.append((entry.index, fault(path, entry.uuid, f"{uuids[entry.uuid]} boards have it")))
         path = f"{_INVENTORY}: board {entry.index}: profile"
         for name, count in Counter(profile.name for profile in entry.profiles).items():
             if count > 1:
                 doubts.append((entry.index, fault(path, name, f"is there {count} times")))
-        units = entry.memory_units or max((profile.memory_units for profile in entry.profiles), default=0)
-        for profile in entry.profiles:
-            if beyond := [start for start in profile.starts if start + profile.memory_units > units]:
-                rule = f"would end beyond the board's {units} memory units at start {', '.join(map(str, beyond))}"
-                doubts.append((entry.index, fault(path, profile.name, rule)))
+        doubts += [
+            (entry.index, fault(path, profile.name, rule))
+            for profile in entry.profiles
+            for rule in _profile_doubts(profile, entry)
+        ]
     return doubts
 
 
@@ -76,6 +80,17 @@ def counts_doubts(
             told = " and ".join(f"{count} x {profile}" for profile, count in sorted(many.items()))
             doubts.append((index, f"{path}: no layout of the board has {told}"))
     return doubts
+
+
+def _profile_doubts(profile: Profile, entry: BoardInventory) -> Iterator[str]:
+    """Yield what cannot be true of a profile of a board."""
+    units = entry.memory_units or max(each.memory_units for each in entry.profiles)
+    if beyond := [start for start in profile.starts if start + profile.memory_units > units]:
+        yield f"would end beyond the board's {units} memory units at start {', '.join(map(str, beyond))}"
+    if twice := [start for start, count in Counter(profile.starts).items() if count > 1]:
+        yield f"has start {', '.join(map(str, twice))} more than once"
+    if entry.compute_slices and profile.compute > entry.compute_slices:
+        yield f"has {profile.compute} compute slices, more than the board's {entry.compute_slices}"
 
 
 def _mig_doubts(slices: Iterable[PlacedSlice], model: BoardModel) -> Iterator[str]:

@@ -49,6 +49,29 @@ def run(server, tmp_path):
     return run
 
 
+def test_status_names_nodes_that_cannot_be_cut(run):
+    """A14: by what their agents say, or do not say."""
+    annotations = {
+        "nos.nebuly.com/gpu-inventory": '[{"index": 0, "uuid": "GPU-7c1f", "model": "Tesla-T4", "memoryMiB": 15360, "fault": "XID error 79"}]'
+    }
+    order = {"nos.nebuly.com/spec-placements": '{"0": []}', "nos.nebuly.com/spec-partitioning-plan": "1000000"}
+    nodes = [
+        raw_node("n1", "Tesla-T4", mode="mps", annotations=annotations),
+        raw_node("n2", agent=("NoBoards", "open NVML: Library Not Found")),
+        raw_node("n3", annotations=order),
+        raw_node("n4", mode="mgi"),
+        raw_node("n5"),
+    ]
+    done = run("status", nodes=nodes)
+    assert done.exit_code == 1
+    assert done.stdout.rstrip().split("\n\n")[-1].splitlines() == [
+        "node n1: GPU 0: XID error 79",
+        "the agent of node n2 can do nothing: open NVML: Library Not Found",
+        "the agent of node n3 has not answered an order of 1970-01-01T00:16:40Z",
+        "node n4: label nos.nebuly.com/gpu-partitioning: 'mgi' is no mode; write one of mig, mps, timeslicing",
+    ]
+
+
 def test_status_shows_who_borrows_from_whom_and_who_waits(run):
     done = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
     assert done.exit_code == 0

@@ -45,12 +45,30 @@ def seen(*inventory, placements=None, notes=None):
             f"{INVENTORY}: board 0: profile: {SMALL.name}: would end beyond the board's 8 memory units at start 9, 63",
             id="start",
         ),
+        pytest.param(
+            (replace(BOARD, profiles=(replace(SMALL, starts=(0, 4, 4)), LARGEST)),),
+            f"{INVENTORY}: board 0: profile: {SMALL.name}: has start 4 more than once",
+            id="start-twice",
+        ),
+        pytest.param(
+            (replace(BOARD, profiles=(LARGEST,), compute_slices=4),),
+            f"{INVENTORY}: board 0: profile: 7g.40gb: has 7 compute slices, more than the board's 4",
+            id="compute",
+        ),
     ],
 )
 def test_boards_that_cannot_be_are_told_of_and_not_cut(inventory, fault):
     (board,) = (found := seen(*inventory)).boards
     assert found.faults == (fault,)
     assert (board.uuid, board.cuttable) == ("GPU-0", False)
+
+
+def test_boards_that_have_one_uuid_are_told_of_and_not_cut():
+    """By the UUID their agent is told what to cut, and pods what is theirs."""
+    found = seen(BOARD, replace(BOARD, index=1))
+    path = f"{INVENTORY}: board"
+    assert found.faults == (f"{path} 0: uuid: GPU-0: 2 boards have it", f"{path} 1: uuid: GPU-0: 2 boards have it")
+    assert [board.cuttable for board in found.boards] == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,10 @@ def _share_memory(
     for board in _chosen(found, entry, boards, names.MPS, faults):
         model, before = inventory_model(board), found.get(board.index) or Fixture(mode=names.MPS)
         size = entry.memory_gb or model.nominal_gb // entry.replicas
+        if not size:  # legal for NVIDIA's plugin; bins are of whole GB
+            rule = f"GPU {board.index} ({board.model}) has {model.nominal_gb} GB, one for each at least"
+            faults.append(fault(f"{entry.place}.replicas", entry.replicas, f"{rule}: write at most {model.nominal_gb}"))
+            continue
         profile, share = f"{size}gb", Share(entry.resource, alone=entry.alone)
         profiles = tuple(sorted((*before.profiles, *[profile] * entry.replicas)))
         why = str(layout_fault(model, [Placement(each) for each in profiles]) or "")

@@ -161,7 +161,8 @@ def test_without_a_size_each_gets_an_equal_part_of_the_memory():
         ),
         pytest.param(
             sharing("mps", "name: gpu, replicas: 17"),
-            "sharing.mps.resources[0]: GPU 0 (Tesla-T4): 0gb is no MPS slice; write for example 10gb", id="less-than-a-gb",
+            "sharing.mps.resources[0].replicas: 17: GPU 0 (Tesla-T4) has 16 GB, one for each at least: write at most 16",
+            id="less-than-a-gb",
         ),
         pytest.param(
             sharing("mps", "name: gpu, memoryGB: 4, replicas: 1", "name: gpu, rename: gold, memoryGB: 4, replicas: 1"),
