@@ -12,6 +12,7 @@ from policies.hindrances import silence
 from policies.nodesets import set_of
 from policies.plan import Plan
 from policies.promise import Claim, Role
+from policies.timestamps import timestamp
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 from policies.walk import Walk
 
@@ -114,9 +115,12 @@ class Waits:
         if node.silent:
             return names.BEING_CUT, needs + silence([node])
         if node.in_flight and self._is_cut_for_later(guest):
-            return names.BEING_CUT, needs + f"node {node.name} is cut for it when it has carried out an order"
+            return (
+                names.BEING_CUT,
+                needs + f"node {node.name} is cut for it when it has carried out an order{self._late(node)}",
+            )
         if node.in_flight or node.name in self.ordered:
-            return names.BEING_CUT, needs + f"node {node.name} is being cut for it"
+            return names.BEING_CUT, needs + f"node {node.name} is being cut for it{self._late(node)}"
         if any(self.plan.seating.states[claim.home][plot].target for plot in guest.home.plots):
             return names.PROMISED, needs + f"node {node.name} is cut for it when the pods on their way there are bound"
         if any(pod.slices and pod.key in self.walk.ground.leaving for pod in self.walk.ground.bound[node.name]):
@@ -127,6 +131,12 @@ class Waits:
                 needs + f"node {node.name} has it when its agent reports that its last holder has ended",
             )
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+
+    def _late(self, node: NodeView) -> str:
+        """Return that the agent of a node has an order for so long that others no longer wait for it (docs/adr/0029)."""
+        if not node.in_flight or node.heeds(self.walk.view.now):
+            return ""
+        return f", but its agent has not answered that of {timestamp(node.ordered_at)} yet"
 
     def _is_cut_for_later(self, guest: Guest) -> bool:
         """Return whether what a pod has been given neither exists nor is on its way."""

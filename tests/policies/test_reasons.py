@@ -297,6 +297,26 @@ def test_a_board_that_has_an_order_to_carry_out_is_not_said_to_be_broken(now, wh
 
 
 @pytest.mark.parametrize(
+    ("now", "but"),
+    [
+        pytest.param(1005.0, "", id="5-s"),
+        pytest.param(
+            1006.0, ", but its agent has not answered that of 1970-01-01T00:16:40Z yet", id="others-do-not-wait-for-it"
+        ),
+    ],
+)
+def test_an_agent_that_takes_its_time_is_told_of_to_pods_that_wait_for_it(now, but):
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "3g.20gb", "start": 4}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
+    }
+    one = node(placements={"0": []}, annotations=order)
+    assert messages(settle(cluster([one], [gated("ml/a", "3g.20gb")], now=now))) == {
+        "ml/a": f"needs 3g.20gb; node n1 is being cut for it{but}"
+    }
+
+
+@pytest.mark.parametrize(
     ("plan", "said"),
     [
         pytest.param("1000000", " of 1970-01-01T00:16:40Z", id="of-long-ago"),
