@@ -16,7 +16,7 @@ import yaml
 from console.sandbox.apiclient import ApiClient
 from console.sandbox.kubectl import kubectl_command
 from policies import names
-from tests.sandbox.waiting import create_namespace
+from tests.sandbox.waiting import create_namespace, eventually
 
 pytestmark = pytest.mark.sandbox
 
@@ -58,6 +58,11 @@ class Shell:
     def stored(self, kind: str, name: str) -> dict:
         """Return an object as it is stored; this is no part of the transcript."""
         return json.loads(self._api.get(f"{PATHS[kind]}/{name}"))
+
+    def settled(self, kind: str, name: str) -> dict:
+        """Return an object as it is stored once its controller has seen it, which may annotate it: a new generation."""
+        eventually(lambda: observed(self.stored(kind, name)), f"{kind} {name} is seen by its controller")
+        return self.stored(kind, name)
 
     def pods(self, **labels: str) -> list[dict]:
         query = ",".join(f"{key}%3D{value}" for key, value in labels.items())
@@ -102,6 +107,13 @@ def template_of(stored: dict) -> dict:
         return stored
     spec = stored["spec"]
     return spec["template"] if "template" in spec else spec["jobTemplate"]["spec"]["template"]
+
+
+def observed(stored: dict) -> bool:
+    """Return whether the controller of an object has seen its last generation, where it says so."""
+    return (
+        stored["kind"] != "Deployment" or stored["status"].get("observedGeneration") == stored["metadata"]["generation"]
+    )
 
 
 def visible(stored: dict) -> tuple:
@@ -166,7 +178,7 @@ def take_through(kubectl, kind, name, resources, steps):
         if kind == "Pod" and not seen:  # the gate that we remove counts as a change, and it is ours
             kubectl("wait", "pod", name, "--for=condition=Ready", "--timeout=20s")
             generation = kubectl.stored(kind, name)["metadata"]["generation"]
-        stored = kubectl.stored(kind, name)
+        stored = kubectl.settled(kind, name)
         seen.append((status, stored, stored["metadata"]["generation"] > generation))
         generation = stored["metadata"]["generation"]
     return seen
