@@ -209,8 +209,8 @@ RIGHTS = {
         ("coordination.k8s.io", f"apportion-system:leases/{LEASE}"): "get patch",
     },
     "agent": {
-        ("", "nodes"): READ,
-        ("", "pods"): READ,
+        ("", "nodes"): "list watch",
+        ("", "pods"): "list watch",
         ("", "nodes/status"): "patch",
         ("", "events"): "create patch",
         ("", "apportion-system:configmaps"): "get",
