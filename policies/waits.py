@@ -133,10 +133,12 @@ class Waits:
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
 
     def _late(self, node: NodeView) -> str:
-        """Return that the agent of a node has an order for so long that others no longer wait for it (docs/adr/0029)."""
-        if not node.in_flight or node.heeds(self.walk.view.now):
+        """Return why others do not wait until a node has been cut, so that they may go first (docs/adr/0029)."""
+        if node.heeds(self.walk.view.now):
             return ""
-        return f", but its agent has not answered that of {timestamp(node.ordered_at)} yet"
+        if node.in_flight:
+            return f", but its agent has not answered that of {timestamp(node.ordered_at)} yet"
+        return ", but its boards are not as its last order says, so that pods which what is free would serve go first"
 
     def _is_cut_for_later(self, guest: Guest) -> bool:
         """Return whether what a pod has been given neither exists nor is on its way."""

@@ -316,6 +316,20 @@ def test_an_agent_that_takes_its_time_is_told_of_to_pods_that_wait_for_it(now, b
     }
 
 
+def test_a_pod_reads_that_its_node_is_not_as_it_was_told_to_be():
+    """ADR 29: whom the free 1g serves no longer waits for the cut then."""
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "3g.20gb", "start": 4}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
+        "nos.nebuly.com/status-partitioning-plan": "1000000",
+    }
+    one = node(placements={"0": [free("1g.5gb", 6)]}, annotations=order)
+    assert messages(settle(cluster([one], [gated("ml/a", "3g.20gb")], now=1001.0))) == {
+        "ml/a": "needs 3g.20gb; node n1 is being cut for it, but its boards are not as its last order says, so that pods which "
+        "what is free would serve go first"
+    }
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
