@@ -171,6 +171,21 @@ def report(*boards, mig=True, fault=None):
             id="L01-by-what-nodes-are-closed",
         ),
         pytest.param(
+            [node("n1", placements={"0": [used("7g.40gb", 0)]}, labels={"pool": "a"}), node("n2"), node("n3", A30)],
+            [bound("x/a", "n1", "7g.40gb")],
+            gated("ml/w", "3g.20gb", nodeSelector={"pool": "a"}),
+            ("NoSliceFits", "needs 3g.20gb; no board has 20 GB free (the freest of 1 has 0 GB); only 1 of 2 nodes that could give "
+             "that has what the pod's nodeSelector (pool=a) wants"),
+            id="a-selector-leaves-one-node",
+        ),
+        pytest.param(
+            [node("n1", placements={"0": [used("7g.40gb", 0)]}, labels={"pool": "a"}), node("n2", A30)],
+            [bound("x/a", "n1", "7g.40gb")],
+            gated("ml/w", "3g.20gb", nodeSelector={"pool": "a"}),
+            ("NoSliceFits", "needs 3g.20gb; no board has 20 GB free (the freest of 1 has 0 GB)"),
+            id="a-selector-leaves-out-only-who-could-not-give-it",
+        ),
+        pytest.param(
             [node(placements={"0": [used("4g.20gb", 0)]}), node("n2", mode="mps"), node("n3", placements={"0": [used("7g.40gb", 0)]})],
             [bound("x/a", "n1", "4g.20gb"), bound("x/b", "n3", "7g.40gb")],
             gated("ml/w", "4g.20gb"),
