@@ -4,7 +4,8 @@
                   |web/a  |-      |               |ml/train                       |
 
 Memory units set the width for MIG, nominal GB for MPS. `.` is room that is not cut, `-` a slice that is free, `~`
-stands for the middle of a name that is too long. A change is drawn as the board before and after, where `-` marks the
+stands for the middle of a name that is too long. `fixed` marks a board whose layout a file says: it is not cut. Devices
+on which pods take turns have equal parts of their slice, or of what the others leave of the board. A change is drawn as the board before and after, where `-` marks the
 slices that go and `+` those that are new:
 
     gpu-1  0 mig  |-1g.5gb|1g.5gb |. . . . . . . . . . . . . . . . . . . . . . . .|
@@ -15,6 +16,7 @@ slices that go and `+` those that are new:
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Final
 
 import msgspec
@@ -68,8 +70,11 @@ def draw_changes(changes: Iterable[Change], columns: int | None = None) -> str:
 def _heads(boards: Sequence[tuple[str, Board]], columns: int | None) -> tuple[list[str], int]:
     """Return what stands before each board (node, board), all equally long, and how wide a board may be."""
     longest = max((len(name) for name, _ in boards), default=0)
-    modes = max((len(board.mode) for _, board in boards), default=0)
-    heads = [f"{name:{longest}} {board.index:>2} {board.mode:{max(4, modes)}} " for name, board in boards]
+    kinds = [f"{board.mode}{' fixed' if board.fixed else ''}" for _, board in boards]
+    widest = max(4, *map(len, kinds)) if kinds else 0
+    heads = [
+        f"{name:{longest}} {board.index:>2} {kind:{widest}} " for (name, board), kind in zip(boards, kinds, strict=True)
+    ]
     room = WIDTH if columns is None else columns - max(map(len, heads), default=0) - 1
     return heads, min(WIDTH, max(_NARROWEST, room // _STEP * _STEP))
 
@@ -108,20 +113,36 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
 
 
 def _stretches(board: Board, total: int) -> Iterable[tuple[PlacedSlice, int, int]]:
-    """Yield each slice with its start and length, in memory units or GB; one after another where they have no start.
+    """Yield each slice with its start and length, in memory units or GB, from left to right.
 
-    Pods that take turns on a board are drawn with equal parts of it.
+    Where slices have no start they follow each other. Turns on one slice have equal parts of it; turns on a slice that
+    is not told have equal parts of the widest room that the others leave.
     """
-    position, turns = 0, sum(_length(board, item) is None for item in board.slices)
-    for number, item in enumerate(board.slices):
-        length = _length(board, item)
-        if length is None:
-            length = total * (number + 1) // turns - total * number // turns
-        yield item, position if item.start is None else item.start, length
-        position += length
+    turns = [item for item in board.slices if _length(board, item) is None]
+    cells: list[tuple[PlacedSlice, int, int]] = []
+    position = 0
+    for placement, items in groupby(
+        (item for item in board.slices if item not in turns), key=lambda item: item.placement
+    ):
+        group, length = [*items], _length(board, placement) or 0
+        if placement.start is None:
+            cells += [(item, position + length * number, length) for number, item in enumerate(group)]
+        else:
+            cells += _parts(group, placement.start, length)
+        position = cells[-1][1] + cells[-1][2]
+    ends = [0, *(start + length for _, start, length in cells)]
+    gaps = zip(ends, [*(start for _, start, _ in cells), total], strict=True)
+    start, end = max(gaps, key=lambda gap: gap[1] - gap[0])
+    return sorted([*cells, *_parts(turns, start, end - start)], key=lambda cell: cell[1:])
 
 
-def _length(board: Board, item: PlacedSlice) -> int | None:
+def _parts(items: Sequence[PlacedSlice], start: int, length: int) -> list[tuple[PlacedSlice, int, int]]:
+    """Return slices with equal parts of a stretch."""
+    bounds = [start + length * number // len(items) for number in range(len(items) + 1)] if items else []
+    return [(item, first, last - first) for item, (first, last) in zip(items, pairwise(bounds), strict=True)]
+
+
+def _length(board: Board, item: PlacedSlice | Placement) -> int | None:
     profile = board.model.profile(item.profile)
     return profile.memory_units if profile else bin_gb(item.profile)
 

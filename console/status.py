@@ -48,7 +48,7 @@ def status(context: click.Context, watch: bool, kubeconfig: str | None, output: 
     That is who uses what, who borrows from whom, how the boards are cut, and why pods wait.
 
     Exit status: 0 if all is well (with --watch, whatever is seen), 1 if a quota is not in force, more is promised than
-    there is or a board cannot be cut, 2 if the cluster cannot be read.
+    there is or a board cannot be cut that nobody has fixed or shares in turns, 2 if the cluster cannot be read.
 
     \b
     Example:
@@ -83,7 +83,7 @@ def _of_node(node: NodeView, now: float) -> Iterable[str]:
         yield silence([node])
     yield from (f"node {node.name}: {fault}" for fault in node.faults)
     for board in node.boards:
-        if board.fault and board.fault not in node.faults:
+        if board.broken and board.fault not in node.faults:
             yield f"node {node.name}: GPU {board.index}: {board.fault}"
 
 

@@ -4,7 +4,7 @@
 container); with `.<container>` behind them they concern that one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from policies.containers import places
 from policies.faults import fault
 from policies.model import Pod
 from policies.shares import MEMORY_RULE, SHARE_RULE, Memory, Share, read_memory, read_share
-from policies.spelling import OUR_KEYS, nearest
+from policies.spelling import OUR_KEYS, USER_KEYS, nearest
 
 _PER_CONTAINER: Final = (names.FRACTION, names.MEMORY, names.COUNT)
 _COUNT_RULE: Final = "a count is a whole number of at least 1"
@@ -104,6 +104,14 @@ def read_annotations(pod: Pod) -> Annotations:
         faults=tuple(faults),
         warnings=tuple(warnings),
     )
+
+
+def mislaid(pod: Pod) -> Iterator[str]:
+    """Yield a warning for each label that is meant for an annotation: as a label it says nothing."""
+    annotations = pod.metadata.annotations or {}
+    for key, value in (pod.metadata.labels or {}).items():
+        if key.startswith(names.PREFIX) and key not in annotations and _split(key)[0] in USER_KEYS:
+            yield f'{key} is a label here and says nothing; write it as an annotation: {key}: "{value}"'
 
 
 def at(key: str) -> str:

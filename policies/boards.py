@@ -27,6 +27,7 @@ _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
 _REMEMBERED: Final = 1 << 8  # models of boards
 _SHARED: Final = "it is time-sliced"
+_FIXED: Final = "its layout is fixed by a file"
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -59,6 +60,16 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     def cuttable(self) -> bool:
         """Return whether its layout may be changed now."""
         return not self.fault
+
+    @property
+    def fixed(self) -> bool:
+        """Return whether a person has given it its layout, by a file."""
+        return self.fault == _FIXED
+
+    @property
+    def broken(self) -> bool:
+        """Return whether it cannot be cut although nobody wants that."""
+        return self.fault not in ("", _FIXED, _SHARED)
 
 
 def read_boards(
@@ -132,7 +143,7 @@ def _fault(entry: BoardInventory, mode: str) -> str:
     if entry.fault:
         return entry.fault
     if entry.fixed:
-        return "its layout is fixed by a file"
+        return _FIXED
     if mode == names.MPS:
         return ""
     if mode != names.MIG:

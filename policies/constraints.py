@@ -36,6 +36,18 @@ class Constraints(msgspec.Struct, frozen=True, cache_hash=True):
             return False
         return self.terms is None or any(_term_holds(term, name, labels) for term in self.terms)
 
+    def narrowing(self, left: int, of: int, which: str) -> str:
+        """Return that selector and affinity leave so many of some nodes, as the end of a sentence; "" if they leave all.
+
+        `which` nodes: the end of "2 of 40 nodes".
+        """
+        wants = [f"nodeSelector ({', '.join('='.join(pair) for pair in self.selector)})"] if self.selector else []
+        wants += ["required node affinity"] if self.terms is not None else []
+        if left >= of or not wants:
+            return ""
+        have, verb = "has" if left == 1 else "have", "wants" if len(wants) == 1 else "want"
+        return f"; only {left} of {of} nodes{which} {have} what the pod's {' and '.join(wants)} {verb}"
+
     def allows(self, key: str, value: str) -> bool:
         """Return whether a node whose label has this value could be selected, whatever its other labels are."""
         if any(each == key and wanted != value for each, wanted in self.selector):

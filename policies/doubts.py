@@ -18,6 +18,8 @@ from policies.placement import bin_gb, lay_out
 _INVENTORY: Final = f"annotation {names.INVENTORY}"
 _STATUS: Final = f"annotation {names.STATUS_PLACEMENTS}"
 
+_LAST_INDEX: Final = 999  # three digits have room in the annotations of nos; no node has a hundred boards
+
 Doubts = list[tuple[int, str]]
 """Index of a board and what is wrong with it."""
 
@@ -30,6 +32,8 @@ def inventory_doubts(inventory: Collection[BoardInventory]) -> Doubts:
             doubts.append((index, fault(f"{_INVENTORY}: index", index, f"{count} boards have it; the first counts")))
     uuids = Counter(entry.uuid for entry in inventory)
     for entry in inventory:
+        if entry.index > _LAST_INDEX:
+            doubts.append((entry.index, fault(f"{_INVENTORY}: index", entry.index, f"is above {_LAST_INDEX}")))
         if uuids[entry.uuid] > 1:
             path = f"{_INVENTORY}: board {entry.index}: uuid"
             doubts.append((entry.index, fault(path, entry.uuid, f"{uuids[entry.uuid]} boards have it")))

@@ -151,6 +151,16 @@ class Inventory:
         """Return what keeps the pods that an offer is for off all nodes of ours, or "" if nothing does."""
         return barrier(self._sites.values(), offer.constraints)
 
+    def narrowing(self, offer: Offer) -> str:
+        """Return that selector or affinity leave the pods that an offer is for only some nodes of ours; "" if all, or none."""
+        ours = [site for site in self._sites.values() if site.traits.managed and site.traits.kinds]
+        left = sum(offer.constraints.selects(site.name, site.traits.labels) for site in ours)
+        return (
+            offer.constraints.narrowing(left, len(ours), f" that are labelled {names.PARTITIONING_LABEL}")
+            if left
+            else ""
+        )
+
     def _narrowed(self, constraints: Constraints, models: tuple[str, ...]) -> Offer:
         """Return what is left of an offer where only some products may be used, with those of them that may yet come."""
         everywhere, here = self.offer(constraints), self._gather(constraints.within(names.PRODUCT_LABEL, models))

@@ -6,11 +6,15 @@ from functools import reduce
 from operator import or_
 from typing import Final, NamedTuple
 
+import msgspec
+
 from policies import names
 from policies.constraints import Constraints
 from policies.geometry import Profiles
 from policies.guests import Kind
 from policies.hindrances import Causes, hindered, told
+from policies.hosts import Hosts
+from policies.model import Toleration
 from policies.nodesets import Counts, Nodes, nodes_in, set_of
 from policies.packing import Packing, State
 from policies.placement import is_made, resource_of
@@ -26,6 +30,7 @@ Reason = tuple[str, str]
 """PascalCase code and sentence."""
 
 _AWAY: Final = "away"
+_ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 
 
 def slices(profiles: Iterable[str]) -> str:
@@ -53,6 +58,7 @@ class Refusals:
         self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
         self._hindered: dict[Profiles, Causes] = {}
+        self._hosts: Hosts | None = None
 
     def why(self, pod: PodView, kind: Kind) -> Reason:
         """Return why no place was found for a pod of a kind."""
@@ -63,9 +69,23 @@ class Refusals:
             code, why = _nobody_makes(pod, kind, self._nodes)
         elif placed := [site for site in nodes_in(able) if self._seating.spread(kind, states[site])]:
             code, why = names.NODES_FULL, _lacks_room(kind, self._seating, placed)
+            why += self._narrowed(pod, kind, making.nodes)
         else:
             code, why = names.NO_ROOM, self._lacks_slices(kind, makers, able)
+            why += self._narrowed(pod, kind, making.nodes)
         return code, f"{needs(kind)}{why}"
+
+    def _narrowed(self, pod: PodView, kind: Kind, making: Nodes) -> str:
+        """Return that a pod's selector or affinity leaves only some of the nodes that could give it what it needs."""
+        constraints = pod.constraints
+        if not constraints.selector and constraints.terms is None:
+            return ""
+        if self._hosts is None:
+            self._hosts = Hosts([site.node for site in self._seating.sites])
+        making &= (1 << len(self._seating.sites)) - 1
+        left = making & self._hosts.open_to(msgspec.structs.replace(constraints, tolerations=_ALL_TAINTS))
+        which = " that could give that" if kind.profiles else ""
+        return constraints.narrowing(left.bit_count(), making.bit_count(), which)
 
     def _making(self, profiles: Profiles) -> "_Makers":
         """Return the boards that ever make a slice of some profiles, or have one."""

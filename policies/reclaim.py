@@ -14,6 +14,7 @@ from policies.ledger import Member
 from policies.trial import Claimant, Rank, Stage, Trial
 
 _STEPS = 300  # victims tried for one claimant
+_MOST_TOLD = 4  # reasons for which pods stay
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +139,10 @@ class Reclaim:
         """Return how many candidates stay whom the rules would let go, by what keeps them; empty if there are none."""
         left = (member for member in candidates if member not in self._gone)
         counts = Counter(why for member in left if (why := self._protected(member, trial)) and trial.rank(member))
-        return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+        whys = sorted(counts, key=lambda why: (-counts[why], why))
+        others = sum(counts[why] for why in whys[_MOST_TOLD:])
+        told = [f"{counts[why]} {why}" for why in whys[:_MOST_TOLD]]
+        return ", ".join([*told, f"{others} for other reasons"] if others else told)
 
     def _protected(self, member: Member, trial: Trial) -> str:
         """Return why a pod may not be asked to go, whatever the rules say of it; empty if it may."""
@@ -151,7 +155,12 @@ class Reclaim:
             return "not bound yet, or ending"
         if pod.node in self.away:
             return "on nodes that are not ready, where no pod ends"
-        return "" if trial.budgeted(member) else "under PodDisruptionBudgets that allow no more"
+        if trial.budgeted(member):
+            return ""
+        covering = trial.covering(member)
+        if len(covering) > 1:  # the API server evicts nobody whom two cover
+            return f"under more than one PodDisruptionBudget ({', '.join(covering)})"
+        return f"under PodDisruptionBudget {covering[0]} that allows no more"
 
 
 def _victims_order(member: Member) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from policies import names
-from policies.asked import Asked, at, read_annotations
+from policies.asked import Asked, at, mislaid, read_annotations
 from policies.containers import Place, places
 from policies.faults import fault
 from policies.model import Pod
@@ -110,7 +110,8 @@ def read_requests(pod: Pod, foreign: Collection[str] = (), rule: Rule = BUILT_IN
     annotations = read_annotations(pod)
     record = read_record(notes)
     faults = list(annotations.faults)
-    warnings = [*foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name), *annotations.warnings]
+    foreign_keys = foreign_advice(FOREIGN_ANNOTATIONS, notes, pod.spec.scheduler_name)
+    warnings = [*foreign_keys, *annotations.warnings, *mislaid(pod)]
     wishes: list[Wish] = []
     left: list[str] = []
     whole, asks = False, annotations.asks

@@ -256,7 +256,7 @@ class _Choosing:
             why = "; ".join(_not_made(profile_of(ask.resource), [kind.model for _, kind in usable]))
         else:
             why = f"no board serves it by {' or '.join(wanted.usable)}"
-        return f"{why}; {self._existing(wanted.modes)}"
+        return f"{why}; {self._existing(wanted.modes)}{self.inventory.narrowing(self.offer)}"
 
     def _objections(self, ask: Ask, modes: Collection[str]) -> list[str]:
         """Return why the policy does not let boards in these modes serve a wish that they could."""

@@ -42,6 +42,7 @@ class Waits:
     _homes: dict[int, str] = field(default_factory=dict)
     _passed: int = 0
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
+    _lates: dict[str, str] = field(default_factory=dict)
     _refusals: reasons.Refusals | None = None
     _placements: Mapping[str, tuple[tuple[int, Placement], ...]] | None = None
 
@@ -133,10 +134,10 @@ class Waits:
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
 
     def _late(self, node: NodeView) -> str:
-        """Return that the agent of a node has an order for so long that others no longer wait for it (docs/adr/0029)."""
-        if not node.in_flight or node.heeds(self.walk.view.now):
-            return ""
-        return f", but its agent has not answered that of {timestamp(node.ordered_at)} yet"
+        """Return why others do not wait until a node has been cut, so that they may go first (docs/adr/0029)."""
+        if node.name not in self._lates:
+            self._lates[node.name] = _why_late(node, self.walk.view.now)
+        return self._lates[node.name]
 
     def _is_cut_for_later(self, guest: Guest) -> bool:
         """Return whether what a pod has been given neither exists nor is on its way."""
@@ -145,3 +146,11 @@ class Waits:
         faces = {plot.index: plot.face for plot in self.plan.seating.sites[guest.home.site].plots}
         slots = {index: face.open + face.free for index, face in faces.items()}
         return any(placement not in slots[index] for index, placement in self._placements[guest.key])
+
+
+def _why_late(node: NodeView, now: float) -> str:
+    if node.heeds(now):
+        return ""
+    if node.in_flight:
+        return f", but its agent has not answered that of {timestamp(node.ordered_at)} yet"
+    return ", but its boards are not as its last order says, so that pods which what is free would serve go first"

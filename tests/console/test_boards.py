@@ -1,8 +1,12 @@
 """Boards are drawn as wide as what their slices take."""
 
+import pytest
+
 from console.boards import Change, draw, draw_changes
+from policies.annotations import BoardInventory, write_inventory
+from policies.catalogue import by_product
 from policies.view import view_node
-from tests.builders import A30, T4, make_node
+from tests.builders import A30, A100, T4, make_node
 
 
 def test_mig_slices_stand_where_they_lie():
@@ -34,6 +38,37 @@ def test_pods_that_take_turns_on_a_board_have_equal_parts_of_it():
         "t  0 timeslicing |gpu                |gpu                |gpu                    |",
         "                 |-                  |-                  |web/a                  |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("slices", "above", "below"),
+    [
+        pytest.param(
+            [{"profile": "3g.20gb", "start": 4, "used": False}, {"profile": "3g.20gb", "start": 0, "used": True}],
+            "|3g.20gb                        |3g.20gb                        |",
+            "|used                           |-                              |",
+            id="mig-parted",
+        ),
+        pytest.param(
+            [{"profile": "3g.20gb", "start": 4, "used": used} for used in (True, False)],
+            "|. . . . . . . . . . . . . . . .|3g.20gb        |3g.20gb        |",
+            "|                               |-              |used           |",
+            id="turns-on-a-slice",
+        ),
+        pytest.param(
+            [{"profile": "3g.20gb", "start": 4, "used": False}, *({"profile": "gpu", "used": used} for used in (True, False))],
+            "|gpu            |gpu            |3g.20gb                        |",
+            "|-              |used           |-                              |",
+            id="turns-on-a-slice-called-gpu",
+        ),
+    ],
+)  # fmt: skip
+def test_fixed_boards_are_marked_and_drawn_by_their_units(slices, above, below):
+    entry = BoardInventory(
+        index=0, uuid="GPU-0", model=A100, memory_mib=40536, profiles=by_product(A100).profiles, mig=True, fixed=True
+    )
+    drawn = draw([view_node(make_node("n1", annotations=write_inventory([entry]), placements={"0": slices}))])
+    assert drawn.splitlines() == [f"n1  0 mig fixed {above}", f"                {below}"]
 
 
 def test_nothing_is_drawn_where_there_is_no_board():

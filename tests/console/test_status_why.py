@@ -72,6 +72,20 @@ def test_status_names_nodes_that_cannot_be_cut(run):
     ]
 
 
+def test_status_takes_fixed_boards_and_turns_for_no_problem(run):
+    inventory = (
+        '[{"index": 0, "uuid": "GPU-7c1f", "model": "Tesla-T4", "memoryMiB": 15360, "mode": "mps", "fixed": true}]'
+    )
+    nodes = [
+        raw_node("n1", "Tesla-T4", mode="mps", annotations={"nos.nebuly.com/gpu-inventory": inventory}),
+        raw_node("n2", "Tesla-T4", mode="timeslicing"),
+    ]
+    done = run("status", nodes=nodes)
+    assert (done.exit_code, [line.split("|")[0].split() for line in done.stdout.splitlines() if line.startswith("n")]) == (
+        0, [["n1", "0", "mps", "fixed"], ["n2", "0", "timeslicing"]]
+    )  # fmt: skip
+
+
 def test_status_shows_who_borrows_from_whom_and_who_waits(run):
     done = run("status", nodes=[NODE], elastic=LENT, pods=[*RUNNING, MORE])
     assert done.exit_code == 0

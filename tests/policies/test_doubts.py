@@ -63,6 +63,12 @@ def test_boards_that_cannot_be_are_told_of_and_not_cut(inventory, fault):
     assert (board.uuid, board.cuttable) == ("GPU-0", False)
 
 
+def test_a_board_whose_index_no_node_reaches_is_told_of_and_not_cut_and_its_neighbour_is():
+    found = seen(BOARD, replace(BOARD, index=10**9, uuid="GPU-1"))
+    assert found.faults == (f"{INVENTORY}: index: 1000000000: is above 999",)
+    assert [board.cuttable for board in found.boards] == [True, False]
+
+
 def test_boards_that_have_one_uuid_are_told_of_and_not_cut():
     """By the UUID their agent is told what to cut, and pods what is theirs."""
     found = seen(BOARD, replace(BOARD, index=1))

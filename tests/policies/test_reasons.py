@@ -171,6 +171,21 @@ def report(*boards, mig=True, fault=None):
             id="L01-by-what-nodes-are-closed",
         ),
         pytest.param(
+            [node("n1", placements={"0": [used("7g.40gb", 0)]}, labels={"pool": "a"}), node("n2"), node("n3", A30)],
+            [bound("x/a", "n1", "7g.40gb")],
+            gated("ml/w", "3g.20gb", nodeSelector={"pool": "a"}),
+            ("NoSliceFits", "needs 3g.20gb; no board has 20 GB free (the freest of 1 has 0 GB); only 1 of 2 nodes that could give "
+             "that has what the pod's nodeSelector (pool=a) wants"),
+            id="a-selector-leaves-one-node",
+        ),
+        pytest.param(
+            [node("n1", placements={"0": [used("7g.40gb", 0)]}, labels={"pool": "a"}), node("n2", A30)],
+            [bound("x/a", "n1", "7g.40gb")],
+            gated("ml/w", "3g.20gb", nodeSelector={"pool": "a"}),
+            ("NoSliceFits", "needs 3g.20gb; no board has 20 GB free (the freest of 1 has 0 GB)"),
+            id="a-selector-leaves-out-only-who-could-not-give-it",
+        ),
+        pytest.param(
             [node(placements={"0": [used("4g.20gb", 0)]}), node("n2", mode="mps"), node("n3", placements={"0": [used("7g.40gb", 0)]})],
             [bound("x/a", "n1", "4g.20gb"), bound("x/b", "n3", "7g.40gb")],
             gated("ml/w", "4g.20gb"),
@@ -313,6 +328,20 @@ def test_an_agent_that_takes_its_time_is_told_of_to_pods_that_wait_for_it(now, b
     one = node(placements={"0": []}, annotations=order)
     assert messages(settle(cluster([one], [gated("ml/a", "3g.20gb")], now=now))) == {
         "ml/a": f"needs 3g.20gb; node n1 is being cut for it{but}"
+    }
+
+
+def test_a_pod_reads_that_its_node_is_not_as_it_was_told_to_be():
+    """ADR 29: whom the free 1g serves no longer waits for the cut then."""
+    order = {
+        "nos.nebuly.com/spec-placements": '{"0": [{"profile": "3g.20gb", "start": 4}]}',
+        "nos.nebuly.com/spec-partitioning-plan": "1000000",
+        "nos.nebuly.com/status-partitioning-plan": "1000000",
+    }
+    one = node(placements={"0": [free("1g.5gb", 6)]}, annotations=order)
+    assert messages(settle(cluster([one], [gated("ml/a", "3g.20gb")], now=1001.0))) == {
+        "ml/a": "needs 3g.20gb; node n1 is being cut for it, but its boards are not as its last order says, so that pods which "
+        "what is free would serve go first"
     }
 
 

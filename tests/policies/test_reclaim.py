@@ -180,7 +180,7 @@ def test_of_those_who_stay_only_they_are_told_of_and_not_who_goes_for_another():
         quotas=[quota("a", 0), quota("b", 2)], budgets=[budget("a", 1, app="web")],
     )  # fmt: skip
     assert reasons_of(decision)["b/two"][1].endswith(
-        "(of the pods that it might displace: 1 under PodDisruptionBudgets that allow no more)"
+        "(of the pods that it might displace: 1 under PodDisruptionBudget a/budget that allows no more)"
     )
 
 
@@ -522,7 +522,11 @@ def reasons_of(decision):
     [
         pytest.param(
             {"labels": {"app": "web"}}, [budget("a", 0, app="web")],
-            "3 under PodDisruptionBudgets that allow no more", id="budget",
+            "3 under PodDisruptionBudget a/budget that allows no more", id="budget",
+        ),
+        pytest.param(
+            {"labels": {"app": "web", "tier": "front"}}, [budget("a", 9, app="web"), replace(budget("a", 9, tier="front"), name="second")],
+            "3 under more than one PodDisruptionBudget (a/budget, a/second)", id="two budgets",
         ),
         pytest.param({"refused_until": NOW + 1}, [], "3 just refused by the API server", id="refused"),
         pytest.param({"non_preemptible": True}, [], "3 non-preemptible", id="non-preemptible"),
@@ -547,8 +551,8 @@ def test_a_claimant_that_lacks_only_room_is_told_so_too():
     )  # fmt: skip
     assert reasons_of(decision)["b/claim"] == (
         names.NOTHING_TO_RECLAIM,
-        "no eviction that is allowed would help (of the pods that it might displace: 3 under PodDisruptionBudgets that "
-        "allow no more); 1 node has not nvidia.com/gpu (needs 2, at most 0 left)",
+        "no eviction that is allowed would help (of the pods that it might displace: 3 under PodDisruptionBudget a/budget "
+        "that allows no more); 1 node has not nvidia.com/gpu (needs 2, at most 0 left)",
     )
 
 

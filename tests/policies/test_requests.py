@@ -321,3 +321,19 @@ def test_what_looks_like_a_request_is_a_wish_or_a_fault_or_left_by_name(annotati
         name == "nvidia.com/gpu-5g" or (name != "cpu" and value != "0") for name, value in resources
     )
     assert bool(found.wishes or found.faults or found.left) is asked
+
+
+def test_a_label_that_should_be_an_annotation_is_warned_of_and_harms_nobody():
+    found = read_requests(
+        make_pod(labels={FRACTION: "0.25", f"{COUNT}.main": "2", "nos.nebuly.com/capacity": "in-quota", "app": "a"})
+    )
+    assert (found.wishes, found.faults, found.asks) == ((), (), False)
+    assert found.warnings == (
+        f'{FRACTION} is a label here and says nothing; write it as an annotation: {FRACTION}: "0.25"',
+        f'{COUNT}.main is a label here and says nothing; write it as an annotation: {COUNT}.main: "2"',
+    )
+
+
+def test_a_label_beside_the_same_annotation_is_not_warned_of():
+    found = read_requests(make_pod(labels={FRACTION: "0.25"}, annotations={FRACTION: "0.25"}))
+    assert (len(found.wishes), found.warnings) == (1, ())

@@ -424,3 +424,17 @@ def test_a_count_that_a_node_could_hold_is_served(pod, nodes):
 )  # fmt: skip
 def test_a_count_that_no_node_could_ever_hold_is_denied_for_it_would_wait_for_ever(pod, fault):
     assert slicing(pod, make_node("a"), make_node("b")).faults == (fault,)
+
+
+def test_a_denial_names_the_selector_that_leaves_only_some_nodes():
+    """The A100 of the other pool would serve it."""
+    nodes = [
+        make_node("n1", product=A30, labels={"pool": "a"}),
+        make_node("n2", product=A100),
+        make_node("n3", mode=None),
+    ]
+    assert slicing(memory("30GB", nodeSelector={"pool": "a"}), *nodes, modes=("mig",)).faults == (
+        "metadata.annotations[nos.nebuly.com/gpu-memory]: 30GB: no board serves it by mig; NVIDIA-A30 makes 1g.6gb, 2g.12gb, "
+        "4g.24gb; only 1 of 2 nodes that are labelled nos.nebuly.com/gpu-partitioning has what the pod's nodeSelector (pool=a) "
+        "wants",
+    )
