@@ -36,8 +36,8 @@ class Session:
         self.lost = False
         self.closed = ""
         self._stricken = stricken
-        self.watches = Watches(self.boards, stricken)
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
+        self.watches = Watches(self.boards, stricken)
         with asking("open NVML"):
             pynvml.nvmlInit()
         try:
