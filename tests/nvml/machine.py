@@ -88,6 +88,10 @@ class Machine:
     def forbid(self):
         self._add("unprivileged")
 
+    def switch_only_unwatched(self):
+        """Let a board's mode be switched only while no event set of this process watches it."""
+        self._add("exclusive")
+
     def hold(self, board, instance, pid, mib=512):
         """Let a process hold a GPU instance, by its number; -1: the board."""
         self._add(f"process {board} {instance} {pid} {mib}")

@@ -8,7 +8,9 @@
  *                old driver that gives none); MEDIA: 0 -me, 1 plain, 2 +me, 3 +me.all
  *   control  what goes wrong now, read at every call:
  *              fail FUNCTION CODE UUID|*          die FUNCTION (after it has taken effect)
- *              lost UUID        unprivileged      process UUID GPU_INSTANCE PID MIB      client UUID PID MIB (of MPS)
+ *              lost UUID        unprivileged      exclusive (a board's mode is not switched while an event set of the
+ *                same process watches it)
+ *              process UUID GPU_INSTANCE PID MIB      client UUID PID MIB (of MPS)
  *   xids     events, one a line, only ever added to: UUID XID
  *   calls    the functions that were called, if the file exists: NAME UUID (of the board; - if it is of none)
  *   state    shared by all processes, under a lock for the length of a call; it outlives them. mock_reboot() clears
@@ -36,7 +38,7 @@ typedef struct { int used; uint id, kind; Placement at; Part parts[PARTS]; } Ins
 typedef struct { char uuid[80], name[96]; uint mib, reserved, compute, arch, live, mig, current, pending, mode;
                  Profile profiles[PROFILES]; Instance instances[INSTANCES]; } Board;
 typedef struct { uint boot, boards; char driver[80]; Board board[BOARDS]; } State;
-typedef struct { long read; uint watched; } EventSet;
+typedef struct EventSet { long read; uint watched, waiting; struct EventSet *next; } EventSet;
 
 /* Structs that only one function takes, as NVML lays them out; those with a version say their size in it. */
 typedef struct { uint version; ull total, reserved, free, used; } MemoryV2;
@@ -51,6 +53,7 @@ typedef struct { void *device; ull type, data; uint instance, part; } Event;
 
 static State *state;
 static int lock_fd = -1, initialized;
+static EventSet *event_sets; /* of this process; those that were freed watch nothing */
 
 /* Files ------------------------------------------------------------------------------------------------------------ */
 
@@ -134,6 +137,17 @@ static uint processes(const Board *board, int instance, Process *found, uint roo
     }
   if (control) fclose(control);
   return count;
+}
+
+/* Return whether the mode of a board is kept from being switched by an event set that watches it. */
+static int held_by_events(const Board *board) {
+  FILE *control = in_directory("control", "r");
+  char line[256];
+  int exclusive = 0, watched = 0;
+  while (control && fgets(line, sizeof line, control)) exclusive |= !strncmp(line, "exclusive", 9);
+  if (control) fclose(control);
+  for (EventSet *set = event_sets; set; set = set->next) watched |= set->watched >> (board - state->board) & 1;
+  return exclusive && watched;
 }
 
 /* Every function runs its body under the lock, after what the control file wants of it. */
@@ -252,7 +266,8 @@ int nvmlInitWithFlags(uint flags) {
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) {
   if (!initialized) return UNINITIALIZED;
-  initialized--;
+  if (!--initialized)
+    for (EventSet *set = event_sets; set; set = set->next) set->watched = 0;
   return wanted("nvmlShutdown", NULL);
 }
 const char *nvmlErrorString(int code) {
@@ -377,7 +392,7 @@ int nvmlDeviceSetMigMode(void *device, uint mode, int *activation) {
     if (!board->mig) {
       result_ = NOT_SUPPORTED;
     } else {
-      int busy = processes(board, -1, NULL, 0) > 0;
+      int busy = processes(board, -1, NULL, 0) > 0 || held_by_events(board);
       for (uint i = 0; i < INSTANCES; i++) busy |= board->instances[i].used;
       board->pending = mode;
       *activation = mode == board->current ? OK : busy ? IN_USE : board->live ? OK : RESET_REQUIRED;
@@ -605,11 +620,18 @@ int nvmlEventSetCreate(EventSet **set) {
   CALL("nvmlEventSetCreate", NULL, {
     FILE *file = in_directory("xids", "r");
     *set = calloc(1, sizeof **set);
+    do (*set)->next = event_sets;
+    while (!__sync_bool_compare_and_swap(&event_sets, (*set)->next, *set));
     if (file) fseek(file, 0, SEEK_END), (*set)->read = ftell(file), fclose(file);
   });
 }
 
-int nvmlEventSetFree(EventSet *set) { CALL("nvmlEventSetFree", NULL, free(set)); }
+int nvmlEventSetFree(EventSet *set) {
+  CALL("nvmlEventSetFree", NULL, {
+    if (set->waiting) result_ = IN_USE;
+    else set->watched = 0;
+  });
+}
 
 int nvmlDeviceRegisterEvents(void *device, ull types, EventSet *set) {
   CALL("nvmlDeviceRegisterEvents", board_of(device), {
@@ -618,10 +640,7 @@ int nvmlDeviceRegisterEvents(void *device, ull types, EventSet *set) {
   });
 }
 
-int nvmlEventSetWait_v2(EventSet *set, Event *event, uint timeout_ms) {
-  if (!initialized) return UNINITIALIZED;
-  int code = wanted("nvmlEventSetWait_v2", NULL);
-  if (code > 0) return code;
+static int wait_for(EventSet *set, Event *event, uint timeout_ms) {
   for (uint waited = 0;; usleep(10000), waited += 10) {
     FILE *file = in_directory("xids", "r");
     char line[256], uuid[80];
@@ -640,6 +659,14 @@ int nvmlEventSetWait_v2(EventSet *set, Event *event, uint timeout_ms) {
     if (file) fclose(file);
     if (waited >= timeout_ms) return TIMEOUT;
   }
+}
+
+int nvmlEventSetWait_v2(EventSet *set, Event *event, uint timeout_ms) {
+  if (!initialized) return UNINITIALIZED;
+  int code = wanted("nvmlEventSetWait_v2", NULL);
+  if (code > 0) return code;
+  set->waiting = 1, code = wait_for(set, event, timeout_ms), set->waiting = 0;
+  return code;
 }
 
 /* Not of NVML ------------------------------------------------------------------------------------------------------ */

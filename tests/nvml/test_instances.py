@@ -137,6 +137,28 @@ def test_an_instance_is_no_orphan_because_what_is_in_it_could_not_be_asked_for(m
     assert (driver.slices(board), driver.orphans(board)) == ((Slice("3g.20gb", 4),), ())
 
 
+def test_an_instance_that_goes_while_it_is_asked_does_not_speak_for_the_others(machine, driver, monkeypatch):
+    """It has told of 1 slice and not yet of 3: kept, that would make an orphan of the instance that stays."""
+    one = machine(A100)
+    (board,) = one.uuids
+    goes, stays = Slice("3g.20gb", 0), Slice("3g.20gb", 4)
+    for item in (goes, stays):
+        driver.create(board, item)
+    other = NvmlDriver()
+    asked = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+
+    def ask(instance, kind, *args, **options):
+        if kind == 1:
+            monkeypatch.undo()
+            driver.destroy(board, goes)
+        return asked(instance, kind, *args, **options)
+
+    monkeypatch.setattr(pynvml, "nvmlGpuInstanceGetComputeInstanceProfileInfo", ask)
+    with pytest.raises(DriverError, match="list the instances of GPU 0"):
+        other.orphans(board)
+    assert (other.slices(board), other.orphans(board)) == ((stays,), ())
+
+
 def test_what_cannot_be_undone_is_an_orphan_and_both_failures_are_said(machine, driver):
     one = machine(A100)
     one.fail(COMPLETE, UNKNOWN)

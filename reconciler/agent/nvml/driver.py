@@ -113,13 +113,14 @@ class NvmlDriver:
 
     def enable_mig(self, board: str) -> None:
         """Switch MIG mode on where that needs no reset. Raises NotSupported where it does, InUse where something runs."""
-        with self._on(board) as found:
+        session, found = self._find(board)
+        with session.on(found):
             if found.inventory.switch != "live":
                 raise NotSupported(f"{found.model.name} cannot switch MIG mode on without a reset")
             what = f"switch MIG mode of GPU {found.inventory.index} on"
             if self._mps and self._mps.slices(found):
                 raise InUse(f"{what}: it has MPS slices")
-            with asking(what):
+            with asking(what), session.watches.without(board):
                 status = pynvml.nvmlDeviceSetMigMode(found.handle, pynvml.NVML_DEVICE_MIG_ENABLE)
             if status != pynvml.NVML_SUCCESS:  # the mode is set, but pending
                 error = driver_error(what, pynvml.NVMLError(status))
@@ -166,7 +167,7 @@ class NvmlDriver:
     def watch(self) -> XidWatch:
         """Return a watch of all boards that are known now, for a thread that waits for events. Raises DriverError."""
         with self._opening:
-            return self._open().watch()
+            return self._open().watches.watch()
 
     def close(self) -> None:
         """Let go of NVML; the next call opens it again."""
@@ -200,12 +201,15 @@ class NvmlDriver:
             return session
         return self._session
 
+    def _find(self, board: str) -> tuple[Session, Board]:
+        with self._opening:
+            session = self._open()
+            return session, session.board(board)
+
     @contextmanager
     def _on(self, board: str) -> Iterator[Board]:
         """Return a board that nobody else works on meanwhile: an instance that goes while they are listed fails the list."""
-        with self._opening:
-            session = self._open()
-            found = session.board(board)
+        session, found = self._find(board)
         with session.on(found):
             yield found
 

@@ -7,7 +7,7 @@ from typing import Final
 import structlog
 
 from reconciler.agent.driver import DriverError
-from reconciler.agent.nvml.xids import XidWatch
+from reconciler.agent.nvml.xids import WatchEnded, XidWatch
 
 WAIT_S: Final = 1.0  # how long the driver is asked to wait, and so what stopping may take
 WAITS: Final = 60  # after which the boards are asked for anew: some may have answered only since
@@ -66,6 +66,8 @@ class BoardEvents:
                     break
                 if watch.take(self._wait_s):
                     changed()
+        except WatchEnded:
+            pass  # by us: what there is to watch now is asked for at once
         except DriverError:
             changed()  # a board that is lost fails the wait for all
             raise

@@ -152,8 +152,8 @@ def _for_all_of(board: Board, profile: Profile, instance: Handle) -> ComputeProf
 def _compute_profiles(board: Board, profile: Profile, instance: Handle) -> tuple[ComputeProfile, ...]:
     """Return what compute instances there can be; asked of the first GPU instance of a profile that says any.
 
-    Raises pynvml.NVMLError, or DriverError if it says none: it has gone meanwhile, for each has at least one. Were it taken
-    at its word, instances in use would be orphans.
+    Raises pynvml.NVMLError, among others if it goes meanwhile, or DriverError if it says none. Were an answer kept that lacks
+    something, instances in use would be orphans.
     """
     if profile.id not in board.compute_profiles:
         infos = {
@@ -164,6 +164,7 @@ def _compute_profiles(board: Board, profile: Profile, instance: Handle) -> tuple
             for enum, info in infos.items()
             if info is not None
         )
+        pynvml.nvmlGpuInstanceGetInfo(instance)  # one that has gone answers as if there were no further profile
         if not found:
             raise DriverError(f"the driver has no compute profile for {profile.name}")
         board.compute_profiles[profile.id] = found

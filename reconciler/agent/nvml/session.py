@@ -1,6 +1,6 @@
 """NVML while it is open: the boards that it knows, those that it cannot describe yet, and XIDs that it has reported."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,7 +12,7 @@ from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, InvalidArgument, NotOpen, NotSupported, unanswered
 from reconciler.agent.nvml.discovery import Board, describe, identify, mig_mode
 from reconciler.agent.nvml.errors import asking
-from reconciler.agent.nvml.xids import XidWatch
+from reconciler.agent.nvml.watches import Watches, quietly
 
 _TURN_S: Final = 5.0
 _log: Final = structlog.get_logger()
@@ -25,6 +25,7 @@ class Session:
         boards: those that have been described, by UUID.
         lost: whether a call has found that the library has lost the driver.
         closed: why nothing can be asked any more; "" while it is open.
+        watches: of the XIDs of its boards.
 
     Args:
         stricken: UUID -> why, of boards that an XID has told of; added to.
@@ -36,8 +37,7 @@ class Session:
         self.closed = ""
         self._stricken = stricken
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
-        self._xids: XidWatch | None = None
-        self._blind = ""  # why there are no events, as was told
+        self.watches = Watches(self.boards, stricken)
         with asking("open NVML"):
             pynvml.nvmlInit()
         try:
@@ -58,7 +58,7 @@ class Session:
         """Ask the boards that did not answer, or what cannot be, and for events. Raises nothing."""
         wrong = [board.inventory.index for board in self.boards.values() if _is_wrong(board)]
         self._ask((*self._undescribed, *wrong))
-        self._take_xids()
+        self.watches.look()
 
     def outdated(self) -> bool:
         """Return whether NVML has to be opened anew: it has lost the driver, or there are more boards than there were."""
@@ -83,16 +83,12 @@ class Session:
         """Return why a board that answers cannot serve: an XID."""
         return self._stricken.get(uuid)
 
-    def watch(self) -> XidWatch:
-        """Return a watch of all boards that are known. Raises DriverError."""
-        return XidWatch({uuid: board.handle for uuid, board in self.boards.items()}, lambda: bool(self.closed))
-
     def close(self) -> None:
         """Let go of NVML, when nobody works on a board any more, but for calls that hang: handles are worth nothing after that."""
         if self.closed:
             return
         turns = [board.turn for board in self.boards.values() if board.turn.acquire(timeout=_TURN_S)]
-        self._unwatch()
+        self.watches.close()
         self.closed = "NVML has been opened anew"
         quietly(pynvml.nvmlShutdown)
         for turn in turns:
@@ -125,34 +121,6 @@ class Session:
             else:
                 self._undescribed.pop(index, None)
                 self.boards[board.uuid] = board
-                self._unwatch()  # it is to be watched as well
-
-    def _take_xids(self) -> None:
-        """Note which boards have failed. Without events boards serve all the same; a lost one is seen when it is asked."""
-        try:
-            if self._xids is None:
-                self._xids = self.watch()
-            for uuid, xid in self._xids.take():
-                self._stricken[uuid] = f"XID error {xid}: see the node's kernel log; mend it and restart the agent"
-                _log.error("board_stricken", board=uuid, xid=xid)
-            self._blind = ""
-        except DriverError as error:
-            if str(error) != self._blind:  # once, and not with each pass
-                _log.warning("no_xid_events", error=str(error))
-            self._blind = str(error)
-
-    def _unwatch(self) -> None:
-        if self._xids:
-            quietly(self._xids.close)
-        self._xids = None
-
-
-def quietly(close: Callable[[], object]) -> None:
-    """Let go of something that may be gone already: what we wanted to be rid of must not keep us."""
-    try:
-        close()
-    except (DriverError, pynvml.NVMLError) as error:
-        _log.debug("not_closed", error=str(error))
 
 
 def _is_wrong(board: Board) -> bool:
