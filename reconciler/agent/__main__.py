@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 import structlog
@@ -23,6 +23,8 @@ from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
+
+_REMOVED: Final = "this agent ends, so that the next one makes it anew; containers that were told of MIG devices go on"
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -120,12 +122,15 @@ def main(
                 lambda: not begun.is_set() or (service.alive() and machine.alive()),
                 lambda: begun.is_set() and service.ready(),
             )
-            if stack.enter_context(sole(state_directory, stop)):
+            if hold := stack.enter_context(sole(state_directory, stop)):
                 service.start()
                 machine.start()
                 begun.set()
                 structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
-                _run(service, stop)
+                if not _run(service, stop, hold.lasts):
+                    structlog.get_logger().error(
+                        "state_directory_removed", directory=str(state_directory), hint=_REMOVED
+                    )
                 hangs = service.hangs()
                 service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
                 machine.close()
@@ -167,10 +172,12 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-def _run(service: Service, stop: threading.Event) -> None:
-    while not stop.wait(RESYNC_S):
+def _run(service: Service, stop: threading.Event, may_go_on: Callable[[], bool] = lambda: True) -> bool:
+    """Serve until this is to stop, or may not go on; return whether it may."""
+    while (may := may_go_on()) and not stop.wait(RESYNC_S):
         service.resync()
     service.stop()
+    return may
 
 
 if __name__ == "__main__":
