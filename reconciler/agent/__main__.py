@@ -19,7 +19,6 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.pods import Tell
-from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
@@ -127,12 +126,13 @@ def main(
                 machine.start()
                 begun.set()
                 structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
-                if not _run(service, stop, hold.lasts):
+                # Beside the passes, so that it is also said of one that hangs.
+                if not _run(service, stop, lambda: service.say_if_hung(machine.silent) or hold.lasts()):
                     structlog.get_logger().error(
                         "state_directory_removed", directory=str(state_directory), hint=_REMOVED
                     )
-                hangs = service.hangs()
-                service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
+                if not service.say_if_hung(machine.silent):
+                    service.say(machine.conclude)
                 machine.close()
     recorder.close()
     client.close()

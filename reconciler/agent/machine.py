@@ -94,6 +94,10 @@ class Machine:
         """Return whether both are watched."""
         return self._kubelet.alive() and self._events.alive()
 
+    def silent(self, longer_s: float) -> tuple[int, ...]:
+        """Return the indices of boards that have owed an answer for so long."""
+        return self._driver.silent(longer_s)
+
     def conclude(self, node: NodeState, now: float) -> Patch | None:
         """Return what to say last of the node; if it is not ours any more, what was set of its boards is undone first."""
         if node.labels.get(names.PARTITIONING_LABEL):

@@ -104,11 +104,19 @@ def report_given_up(node: NodeState, left: Iterable[str], now: float) -> Patch |
     return report_away(node, replace(NOT_OURS, message="; ".join((NOT_OURS.message, *left))), now)
 
 
-def report_hung(where: str, node: NodeState, now: float) -> Patch | None:
-    """Return the patch that says where the agent hangs, and offers nothing: it is about to be ended for that."""
+def report_hung(where: str, silent: Iterable[int], node: NodeState, now: float) -> Patch | None:
+    """Return the patch that says where the agent hangs, and offers nothing: nobody can be given a device, and it may be ended.
+
+    Args:
+        where: in the code.
+        silent: the indices of boards that owe it an answer.
+        node: the node as it is.
+        now: seconds since the epoch.
+    """
+    boards = ", ".join(f"GPU {index}" for index in silent) or "a call"
     message = (
-        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; the "
-        "agent is started again"
+        f"a pass waits for {boards} ({where}), and all boards of the node with it: look for a GPU that does not answer "
+        "nvidia-smi, and reset it or reboot the node; after two minutes the agent is started again"
     )
     return report_away(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), now)
 
