@@ -44,9 +44,6 @@ def _directory(name: str, default: str | None, text: str) -> Callable[[_Command]
 )
 @_directory("--cdi-directory", "/var/run/cdi", "Where the container runtime looks for CDI devices.")
 @_directory("--mps-directory", "/run/apportion/mps", "Of MPS daemons: the same path on the node and here.")
-@click.option(
-    "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
-)
 @click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
 @_directory(
     "--mps-cgroup", None, "Of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]"
@@ -65,7 +62,6 @@ def main(
     device_ids: str,
     cdi_directory: Path,
     mps_directory: Path,
-    mps_user_id: int,
     mps_on_host: bool,
     mps_cgroup: Path | None,
     simulated: bool,
@@ -106,7 +102,7 @@ def main(
         machine = Machine(
             kubelet=kubelet_directory,
             state=_made(state_directory),
-            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
+            mps=MpsSite(root=mps_directory, on_host=mps_on_host, cgroup=mps_cgroup),
             tell=tell,
             config_maps=KubeConfigMaps(client),
             cdi=cdi_directory if device_ids == "cdi" else None,
