@@ -29,8 +29,12 @@ class Pulse:
 
     def alive(self) -> bool:
         """Return whether the loop, if there should be one, has turned lately."""
+        return self.still_s() < self._stuck_s
+
+    def still_s(self) -> float:
+        """Return for how long the loop, if there should be one, has not turned, in seconds."""
         last = self._last
-        return last is None or self._clock() - last < self._stuck_s
+        return 0.0 if last is None else self._clock() - last
 
 
 @contextlib.contextmanager

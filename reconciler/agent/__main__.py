@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 import structlog
@@ -19,10 +19,11 @@ from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
 from reconciler.agent.pods import Tell
-from reconciler.agent.report import report_hung
 from reconciler.agent.service import RESYNC_S, Service
 from reconciler.agent.simulated.nodes import LATENCIES, simulated_agent
 from reconciler.health import serve
+
+_REMOVED: Final = "this agent ends, so that the next one makes it anew; containers that were told of MIG devices go on"
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -43,9 +44,6 @@ def _directory(name: str, default: str | None, text: str) -> Callable[[_Command]
 )
 @_directory("--cdi-directory", "/var/run/cdi", "Where the container runtime looks for CDI devices.")
 @_directory("--mps-directory", "/run/apportion/mps", "Of MPS daemons: the same path on the node and here.")
-@click.option(
-    "--mps-user-id", default=1000, type=click.IntRange(min=1), help="Of MPS clients, and so of their servers."
-)
 @click.option("--mps-on-host", is_flag=True, help="Run MPS daemons among the files of the node, not among ours.")
 @_directory(
     "--mps-cgroup", None, "Of a cgroup to move MPS daemons to, so that they outlive our container.  [default: ours]"
@@ -64,7 +62,6 @@ def main(
     device_ids: str,
     cdi_directory: Path,
     mps_directory: Path,
-    mps_user_id: int,
     mps_on_host: bool,
     mps_cgroup: Path | None,
     simulated: bool,
@@ -105,7 +102,7 @@ def main(
         machine = Machine(
             kubelet=kubelet_directory,
             state=_made(state_directory),
-            mps=MpsSite(root=mps_directory, uid=mps_user_id, on_host=mps_on_host, cgroup=mps_cgroup),
+            mps=MpsSite(root=mps_directory, on_host=mps_on_host, cgroup=mps_cgroup),
             tell=tell,
             config_maps=KubeConfigMaps(client),
             cdi=cdi_directory if device_ids == "cdi" else None,
@@ -120,14 +117,18 @@ def main(
                 lambda: not begun.is_set() or (service.alive() and machine.alive()),
                 lambda: begun.is_set() and service.ready(),
             )
-            if stack.enter_context(sole(state_directory, stop)):
+            if hold := stack.enter_context(sole(state_directory, stop)):
                 service.start()
                 machine.start()
                 begun.set()
                 structlog.get_logger().info("started", server=client.server, port=bound, node=node_name)
-                _run(service, stop)
-                hangs = service.hangs()
-                service.conclude(partial(report_hung, hangs) if hangs else machine.conclude)
+                # Beside the passes, so that it is also said of one that hangs.
+                if not _run(service, stop, lambda: service.say_if_hung(machine.silent) or hold.lasts()):
+                    structlog.get_logger().error(
+                        "state_directory_removed", directory=str(state_directory), hint=_REMOVED
+                    )
+                if not service.say_if_hung(machine.silent):
+                    service.say(machine.conclude)
                 machine.close()
     recorder.close()
     client.close()
@@ -167,10 +168,12 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-def _run(service: Service, stop: threading.Event) -> None:
-    while not stop.wait(RESYNC_S):
+def _run(service: Service, stop: threading.Event, may_go_on: Callable[[], bool] = lambda: True) -> bool:
+    """Serve until this is to stop, or may not go on; return whether it may."""
+    while (may := may_go_on()) and not stop.wait(RESYNC_S):
         service.resync()
     service.stop()
+    return may
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class NodeAgent:
         return report_failed(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), offered, now)
 
     def _act(self, node: NodeState, now: float) -> Outcome:
-        holds = self._holders.look(self._kubelet.allocated())
+        holds = self._holders.look(self._kubelet.allocated(), node)
         allocated = holds.allocated
         boards, steps = self._work(node, holds)
         unnamed = self._name_devices(boards.values(), allocated)

@@ -6,12 +6,15 @@ its UUID, with `::<n>` behind it where that plugin shares it, or as `MIG-<UUID o
 under drivers before R470.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.agent.driver import GpuDriver, Slice, device_id, is_ours, mig_uuids
+from reconciler.agent.driver import DriverError, GpuDriver, Slice, device_id, is_ours
 from reconciler.agent.kubelet import Holder
+from reconciler.agent.node import NodeState
+from reconciler.agent.remembered import known_boards
 
 
 class Foreign(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +52,8 @@ class Holds(msgspec.Struct, frozen=True):
 class Holders:
     """Finds out who holds what. Used by one thread at a time.
 
-    Remembers the UUIDs of MIG devices, since a board that does not answer cannot tell which of them are its own.
+    Remembers the UUIDs of MIG devices, since a board that does not answer cannot tell which of them are its own. Of one that has
+    not answered since we started, what we reported last tells what its pods hold.
 
     Args:
         driver: which knows the UUIDs.
@@ -59,19 +63,36 @@ class Holders:
         self._driver = driver
         self._known: dict[tuple[str, Slice], str] = {}
 
-    def look(self, held: Mapping[str, Holder]) -> Holds:
-        """Return what pods hold, by what the kubelet says: id of whatever plugin -> pod. Raises DriverError."""
+    def look(self, held: Mapping[str, Holder], node: NodeState) -> Holds:
+        """Return what pods hold. Raises DriverError.
+
+        Args:
+            held: what the kubelet says: id of whatever plugin -> pod.
+            node: with what we reported last.
+        """
         allocated = {device: holder for device, holder in held.items() if is_ours(device)}
         others = sorted(device for device in held.keys() - allocated if "GPU-" in device or "MIG-" in device)
         if not others:
             return Holds(allocated)
-        boards = [board.uuid for board in self._driver.boards()]
-        self._known |= mig_uuids(self._driver, boards)
-        foreign = tuple(found for device in others if (found := self._named(device, held[device], boards)))
+        boards = [board.uuid for board in known_boards(self._driver.boards(), node.inventory)]
+        silent = self._learn(boards)
+        named = {device: found for device in others if (found := self._named(device, held[device], boards))}
+        nameless = {device: held[device] for device in others if device not in named and "MIG-" in device}
+        foreign = (*named.values(), *_as_reported(nameless, node, silent, allocated))
         for found in foreign:
             if found.item is not None:
                 allocated.setdefault(device_id(found.board, found.item), found.holder)
         return Holds(allocated, foreign)
+
+    def _learn(self, boards: Iterable[str]) -> list[str]:
+        """Ask boards for the UUIDs of their MIG devices; return those that do not answer."""
+        silent = list[str]()
+        for board in boards:
+            try:
+                self._known |= {(board, item): uuid for item, uuid in self._driver.device_uuids(board).items()}
+            except DriverError:  # its fault tells of that
+                silent.append(board)
+        return silent
 
     def _named(self, device: str, holder: Holder, boards: list[str]) -> Foreign | None:
         for (board, item), uuid in self._known.items():
@@ -79,3 +100,18 @@ class Holders:
                 return Foreign(holder=holder, device=device, board=board, item=item)
         whole = next((uuid for uuid in boards if uuid in device), None)
         return Foreign(holder=holder, device=device, board=whole) if whole else None
+
+
+def _as_reported(
+    nameless: Mapping[str, Holder], node: NodeState, silent: Iterable[str], allocated: Collection[str]
+) -> Iterator[Foreign]:
+    """Yield what pods hold of boards that do not answer by MIG devices that nobody can name: what we last said they hold there."""
+    devices = defaultdict[Holder, list[str]](list)
+    for device, holder in nameless.items():
+        devices[holder].append(device)
+    for board in silent:
+        for placed in node.reported_of(board):
+            item = Slice(placed.profile, placed.start)
+            of_pod = devices.get(placed.pod or "")
+            if of_pod and item.start is not None and device_id(board, item) not in allocated:
+                yield Foreign(holder=placed.pod or "", device=of_pod.pop(0), board=board, item=item)

@@ -25,10 +25,9 @@ from reconciler.agent.nvml.events import BoardEvents
 from reconciler.agent.nvml.mps import MpsBoards
 from reconciler.agent.pods import Pods, Tell
 from reconciler.agent.processes import Processes
-from reconciler.agent.report import Patch, report_away, report_stopped
+from reconciler.agent.report import Patch, report_given_up, report_stopped
 from reconciler.agent.retreat import retreat
 from reconciler.agent.tenants import Tenants
-from reconciler.agent.verdict import NOT_OURS
 
 
 class Machine:
@@ -95,13 +94,17 @@ class Machine:
         """Return whether both are watched."""
         return self._kubelet.alive() and self._events.alive()
 
+    def silent(self, longer_s: float) -> tuple[int, ...]:
+        """Return the indices of boards that have owed an answer for so long."""
+        return self._driver.silent(longer_s)
+
     def conclude(self, node: NodeState, now: float) -> Patch | None:
         """Return what to say last of the node; if it is not ours any more, what was set of its boards is undone first."""
         if node.labels.get(names.PARTITIONING_LABEL):
             return report_stopped(node, now)
-        if node.condition:
-            retreat(self._driver, self._kubelet)
-        return report_away(node, NOT_OURS, now) if node.condition else None
+        if node.condition is None:
+            return None
+        return report_given_up(node, retreat(self._driver, self._kubelet, node), now)
 
     def close(self) -> None:
         """Take our devices from the kubelet, end the threads, and let go of the driver; MPS daemons go on to serve."""

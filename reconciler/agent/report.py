@@ -8,7 +8,7 @@ writes the same resources, by itself, up to ten seconds later; here they are the
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from policies import names
 from policies.annotations import BoardInventory, PlacedSlice, stale_counts, write_inventory, write_status
@@ -20,7 +20,7 @@ from reconciler.agent.driver import Slice
 from reconciler.agent.fixed.announced import told
 from reconciler.agent.kubelet import Devices, Holder
 from reconciler.agent.node import NodeState
-from reconciler.agent.verdict import Verdict
+from reconciler.agent.verdict import NOT_OURS, Verdict
 
 Patch = Mapping[str, object]
 """The body of a strategic merge patch: conditions are merged by type, null removes."""
@@ -99,11 +99,24 @@ def report_stopped(node: NodeState, now: float) -> Patch | None:
     return report_away(node, Verdict(ok=False, reason=names.AGENT_STOPPED, message="its agent has ended"), now)
 
 
-def report_hung(where: str, node: NodeState, now: float) -> Patch | None:
-    """Return the patch that says where the agent hangs, and offers nothing: it is about to be ended for that."""
+def report_given_up(node: NodeState, left: Iterable[str], now: float) -> Patch | None:
+    """Return the patch that says that the node is not ours any more, and what of us is left on it; it offers nothing of ours."""
+    return report_away(node, replace(NOT_OURS, message="; ".join((NOT_OURS.message, *left))), now)
+
+
+def report_hung(where: str, silent: Iterable[int], node: NodeState, now: float) -> Patch | None:
+    """Return the patch that says where the agent hangs, and offers nothing: nobody can be given a device, and it may be ended.
+
+    Args:
+        where: in the code.
+        silent: the indices of boards that owe it an answer.
+        node: the node as it is.
+        now: seconds since the epoch.
+    """
+    boards = ", ".join(f"GPU {index}" for index in silent) or "a call"
     message = (
-        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; the "
-        "agent is started again"
+        f"a pass waits for {boards} ({where}), and all boards of the node with it: look for a GPU that does not answer "
+        "nvidia-smi, and reset it or reboot the node; after two minutes the agent is started again"
     )
     return report_away(node, Verdict(ok=False, reason=names.AGENT_FAILED, message=message), now)
 
@@ -142,7 +155,7 @@ def _inventory(board: BoardState) -> BoardInventory:
     layout = board.fixed.layout if not board.fixed.fixture.kept else tuple(item.placement for item in board.slices)
     made = {told(Slice(item.profile, item.start), board.fixed.fixture.share(item.profile)) for item in layout}
     model = inventory_model(entry)
-    return msgspec.structs.replace(
+    return replace(
         entry,
         fixed=True,
         mode=board.mode,

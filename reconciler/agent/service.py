@@ -8,7 +8,7 @@ serves all.
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,11 +25,12 @@ from policies.view import PodView
 from reconciler.agent.agent import NodeAgent
 from reconciler.agent.node import NodeState, read_node
 from reconciler.agent.pods import Pods, read_pod
-from reconciler.agent.report import Patch
+from reconciler.agent.report import Patch, report_hung
 from reconciler.health import Pulse
 
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
+HUNG_S: Final = 30.0  # a pass that lasts this long is told of: new pods had better go elsewhere
 STOP_S: Final = 5.0  # for passes that are under way
 STUCK_S: Final = (
     120.0  # a pass waits for driver and kubelet, some seconds each; one that lasts this long hangs in a call
@@ -94,10 +95,13 @@ class Service:
         """Return whether all workers go on, and none hangs."""
         return all(worker.is_alive() for worker in self._workers) and not self.hangs()
 
-    def hangs(self) -> str:
-        """Return where a pass hangs, as `file, line and function`; "" if none does. No thread can be ended from outside."""
+    def hangs(self, longer_s: float = STUCK_S) -> str:
+        """Return where a pass has been for so long, as `file, line and function`; "" if none has.
+
+        No thread can be ended from outside.
+        """
         for worker, pulse in zip(self._workers, self._pulses, strict=True):
-            frame = None if pulse.alive() else sys._current_frames().get(worker.ident or 0)  # noqa: SLF001 (its documented name)
+            frame = None if pulse.still_s() < longer_s else sys._current_frames().get(worker.ident or 0)  # noqa: SLF001 (its documented name)
             if frame:
                 return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}, {frame.f_code.co_name}"
         return ""
@@ -125,14 +129,26 @@ class Service:
         for worker in self._workers:
             worker.join(STOP_S)
 
-    def conclude(self, last: Callable[[NodeState, float], Patch | None]) -> None:
-        """Write a last patch of every node, after `stop`; of a node where that fails the API server tells what was so far."""
+    def say(self, of: Callable[[NodeState, float], Patch | None]) -> None:
+        """Write a patch of every node: the last one, after `stop`, or for a pass that hangs.
+
+        Of a node where that fails the API server tells what was so far.
+        """
         for node in self._nodes.store.list():
             try:
-                if patch := last(node, self._clock()):
+                if patch := of(node, self._clock()):
                     self._write(node.name, patch)
             except (ApiError, Unreachable) as error:
                 _log.warning("report_not_written", node=node.name, error=str(error))
+
+    def say_if_hung(self, silent: Callable[[float], Iterable[int]]) -> bool:
+        """Say on every node if a pass hangs; return whether one does.
+
+        `silent` returns the indices of the boards that have owed an answer for so many seconds.
+        """
+        if where := self.hangs(HUNG_S):
+            self.say(partial(report_hung, where, tuple(silent(HUNG_S))))
+        return bool(where)
 
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
         for pod in (old, new):

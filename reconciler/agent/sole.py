@@ -1,7 +1,8 @@
 """One agent per node: whoever holds the node's state directory works on its boards, in whichever pod it runs.
 
 Two would take each other's place at the kubelet for ever. The lock is on the directory itself: there is nothing to be made
-on a file system that is full or can only be read, and the kernel lets go of it when a process ends, however it ends.
+on a file system that is full or can only be read, and the kernel lets go of it when a process ends, however it ends. Who removes the directory takes the lock with
+it, and what was kept there: then the agent ends, and the next one makes both anew.
 """
 
 import contextlib
@@ -19,15 +20,38 @@ LOOK_S: Final = 1.0  # how soon an agent that waits takes over
 _log: Final = structlog.get_logger()
 
 
+class Hold:
+    """A directory that is held.
+
+    Args:
+        held: its file descriptor.
+        directory: its path.
+    """
+
+    def __init__(self, held: int, directory: Path) -> None:
+        self._held, self._directory = held, directory
+
+    def lasts(self) -> bool:
+        """Return whether it is still the directory at its path; if not, another agent may hold that one.
+
+        Where it is mounted, as in a container, its path goes on to lead to it after the node has removed it: it has no links then.
+        """
+        held = os.fstat(self._held)
+        try:
+            return held.st_nlink > 0 and os.path.samestat(held, self._directory.stat())
+        except OSError:
+            return False
+
+
 @contextlib.contextmanager
-def sole(directory: Path, stop: threading.Event, look_s: float = LOOK_S) -> Iterator[bool]:
-    """Wait until no other agent holds a directory, then hold it until the context ends; yield False if `stop` was set first.
+def sole(directory: Path, stop: threading.Event, look_s: float = LOOK_S) -> Iterator[Hold | None]:
+    """Wait until no other agent holds a directory, then hold it until the context ends; yield None if `stop` was set first.
 
     Raises OSError if it cannot be opened.
     """
     held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield _taken(held, directory, stop, look_s)
+        yield Hold(held, directory) if _taken(held, directory, stop, look_s) else None
     finally:
         os.close(held)
 

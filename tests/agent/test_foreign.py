@@ -8,6 +8,7 @@ from tests.agent.sockets import SocketKubelet
 from tests.agent.world import World, layout
 from tests.builders import H100, T4
 from tests.nvml.library import needs_gcc
+from tests.nvml.machine import UNKNOWN
 
 pytestmark = [needs_gcc, pytest.mark.usefixtures("nvml")]
 
@@ -68,6 +69,34 @@ def test_it_is_not_cut():
     world.run()
     assert world.dealt_with
     assert world.layout(0) == layout(("1g.5gb", 0), ("1g.5gb", 1))
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMigMode", "nvmlDeviceGetUUID"], ids=["silent", "not-even-its-name"])
+@pytest.mark.parametrize("again", [False, True], ids=["same-agent", "next-agent"])
+def test_it_is_held_while_its_board_does_not_answer_also_for_the_next_agent(function, again):
+    """Whose the UUIDs are nobody can tell then: what was reported last does."""
+    world = World({0: [("1g.5gb", 0), ("1g.5gb", 1), ("1g.5gb", 2)]})
+    hold(world, "team-a/old", mig_uuid(world, 1), ONE)
+    hold(world, "team-a/other", "MIG-00000009-0000-5000-8000-000000000000", "example.com/other")
+    world.run()
+    world._hardware.machine.fail(function, UNKNOWN)
+    if again:
+        world.restart()
+    world.run()
+    assert world.reported() == ["1g.5gb@0 free", "1g.5gb@1 team-a/old", "1g.5gb@2 free"]
+    world.end("team-a/old")
+    world.run()
+    assert world.reported() == ["1g.5gb@0 free", "1g.5gb@1 free", "1g.5gb@2 free"]
+
+
+def test_a_board_that_is_held_as_a_whole_is_so_for_the_next_agent_though_it_does_not_tell_its_name():
+    world = World({0: [("1g.5gb", 0)]})
+    hold(world, "team-a/whole", world.uuids[0], GPU)
+    world.run()
+    world._hardware.machine.fail("nvmlDeviceGetUUID", UNKNOWN)
+    world.restart()
+    holds = world.agent._holders.look(world._kubelet.allocated(), world.read())
+    assert [(held.holder, held.board, held.item) for held in holds.foreign] == [("team-a/whole", world.uuids[0], None)]
 
 
 def test_when_its_pod_has_gone_it_is_free():

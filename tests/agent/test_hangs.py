@@ -1,13 +1,11 @@
-"""A call that never returns: probes tell of it after two minutes, and the node when the agent is ended for it."""
+"""A call that never returns: the node tells of it after half a minute, probes after two, for which the agent is ended."""
 
 import threading
-from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
 from kube.resource import NODES, PODS
-from reconciler.agent.report import report_hung
 from reconciler.agent.service import Service
 from tests.agent.test_service import Cluster
 from tests.apiserver.server import PATIENCE_S, ApiServer
@@ -43,7 +41,7 @@ def cluster(tmp_path):
         made.client.close()
 
 
-def test_a_pass_that_hangs_is_not_alive_after_two_minutes_and_the_node_says_where(cluster):
+def test_a_pass_that_hangs_is_told_on_the_node_after_half_a_minute_and_is_not_alive_after_two(cluster):
     hanging = []
 
     def make(node, pods):
@@ -58,25 +56,38 @@ def test_a_pass_that_hangs_is_not_alive_after_two_minutes_and_the_node_says_wher
     while not hanging:
         pass
     assert hanging[0].called.wait(PATIENCE_S)
+    asked = []
+
+    def silent(longer_s):
+        asked.append(longer_s)
+        return (3, 5)
+
+    cluster.now = 29.0
+    assert not cluster.service.say_if_hung(silent)
+    assert (asked, cluster.written.empty()) == ([], True)
+    cluster.now = 30.0
+    assert cluster.service.say_if_hung(silent)
+    where = cluster.service.hangs(30.0)
+    assert where.startswith("threading.py, line ")
+    (condition,) = cluster.next_patch()["status"]["conditions"]
+    assert condition["reason"] == "AgentFailed"
+    assert condition["message"] == (
+        f"a pass waits for GPU 3, GPU 5 ({where}), and all boards of the node with it: look for a GPU that does not answer "
+        "nvidia-smi, and reset it or reboot the node; after two minutes the agent is started again"
+    )
+    assert asked == [30.0]
     cluster.now = 119.0
     assert cluster.service.alive()
     cluster.now = 120.0
     assert not cluster.service.alive()
     assert not cluster.service.ready()
-    where = cluster.service.hangs()
-    assert where.startswith("threading.py, line ")
-    cluster.service.conclude(partial(report_hung, where))
-    (condition,) = cluster.next_patch()["status"]["conditions"]
-    assert condition["reason"] == "AgentFailed"
-    assert condition["message"] == (
-        f"a pass hangs in a call ({where}): look for a GPU that does not answer nvidia-smi, and reset it or reboot the node; "
-        "the agent is started again"
-    )
     hanging[0].go_on.set()
-    cluster.next_patch()
+    patch = cluster.next_patch()
+    assert patch["status"]["conditions"][0]["reason"] == "BoardsReady", "another pass takes it back"
     while not cluster.service.ready():
         pass
     assert cluster.service.alive(), "it has gone on"
+    assert not cluster.service.say_if_hung(silent)
 
 
 def test_an_agent_whose_node_is_not_there_is_not_ready_and_says_so(cluster):

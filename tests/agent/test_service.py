@@ -192,11 +192,11 @@ def test_the_last_that_is_written_of_a_node_is_that_nothing_is_offered_any_more(
     while cluster.next_patch()["metadata"]["annotations"].get(names.STATUS_PLAN) != "5":
         pass
     cluster.service.stop()
-    cluster.service.conclude(report_stopped)
+    cluster.service.say(report_stopped)
     patch = cluster.next_patch()
     assert patch["status"]["allocatable"] == {ONE: "0"}
     assert patch["status"]["conditions"][0]["reason"] == "AgentStopped"
-    cluster.service.conclude(report_stopped)
+    cluster.service.say(report_stopped)
     assert cluster.written.empty(), "it is said already"
 
 
@@ -206,5 +206,5 @@ def test_an_api_server_that_is_away_at_the_end_keeps_no_agent_from_ending(cluste
     cluster.service.stop()
     cluster.server.route("PATCH", STATUS, refusal(500, "InternalError"))
     with capture_logs() as logs:
-        cluster.service.conclude(report_stopped)
+        cluster.service.say(report_stopped)
     assert [entry["event"] for entry in logs] == ["report_not_written"]

@@ -1,11 +1,16 @@
 """Two agents on one node: the second waits until the first has ended, however it ends, and then takes over."""
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
+from reconciler.agent.__main__ import _run
 from reconciler.agent.sole import sole
 from tests.agent.process import AgentProcess
 from tests.apiserver.server import PATIENCE_S
@@ -47,6 +52,59 @@ def test_one_that_is_told_to_end_while_it_waits_does_nothing(tmp_path):
         stop.set()
         with sole(tmp_path, stop) as second:
             assert not second
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made-anew"])
+def test_a_directory_that_is_removed_beneath_it_is_held_no_longer(tmp_path, again):
+    """Another agent could hold the new one at the same time."""
+    directory = tmp_path / "state"
+    directory.mkdir()
+    with sole(directory, threading.Event()) as hold:
+        assert hold.lasts()
+        (directory / "bins.json").touch()
+        assert hold.lasts()
+        shutil.rmtree(directory)
+        if again:
+            directory.mkdir()
+        assert not hold.lasts()
+
+
+def test_a_mount_that_outlives_its_directory_is_held_no_longer(tmp_path, monkeypatch):
+    """In a container the path still leads to the directory that the node has removed."""
+    directory = tmp_path / "state"
+    directory.mkdir()
+    with sole(directory, threading.Event()) as hold:
+        removed = os.open(directory, os.O_RDONLY)
+        directory.rmdir()
+        monkeypatch.setattr(Path, "stat", lambda _: os.fstat(removed))
+        assert not hold.lasts()
+        os.close(removed)
+
+
+class Calls:
+    """A service that notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def resync(self):
+        self.told.append("resync")
+
+    def stop(self):
+        self.told.append("stop")
+
+
+def test_an_agent_whose_directory_was_removed_ends_in_good_order(monkeypatch):
+    monkeypatch.setattr("reconciler.agent.__main__.RESYNC_S", 0.001)
+    service, answers = Calls(), iter([True, True, False])
+    assert not _run(service, threading.Event(), lambda: next(answers))
+    assert service.told == ["resync", "resync", "stop"]
+
+
+def test_one_that_is_told_to_end_ends_whatever_its_directory():
+    stop = threading.Event()
+    stop.set()
+    assert _run(Calls(), stop, lambda: True)
 
 
 def test_children_do_not_hold_it(tmp_path):

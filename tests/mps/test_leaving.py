@@ -9,6 +9,7 @@ import pytest
 from policies import names
 from reconciler.agent.driver import device_id
 from reconciler.agent.pace import SETTLE_S
+from reconciler.agent.report import report_given_up
 from reconciler.agent.retreat import retreat
 from tests.agent.fixed.node import FixedNode
 from tests.agent.hardware import NvmlHardware
@@ -205,8 +206,15 @@ def test_a_pod_on_a_node_that_has_lost_its_label_keeps_its_slice_until_it_ends(m
     assert (world.daemons.pid(world.board), world.reported()) == (pid, ["12gb team-a/train"])
     waits = f"GPU 0 ({world.board}): waits for the pods that hold 12gb to end"
     assert world.condition() == ("False", "NotPartitioned", f"{NOT_OURS}; {waits}")
-    retreat(world.driver, world._kubelet)
+    (left,) = retreat(world.driver, world._kubelet, world.read())
     assert world.daemons.pid(world.board) == pid, "nor at the end of the agent"
+    assert left == (
+        f"GPU 0 ({world.board}): pods hold it, so its MPS control daemon still serves them, and nobody ends it: give the node its "
+        "label back, drain these pods, and take the label away again"
+    )
+    said = report_given_up(world.read(), (left,), world.now)["status"]
+    assert said["conditions"][0]["message"] == f"{NOT_OURS}; {left}"
+    assert said["allocatable"] == {TWELVE: "0"}
     world.end("team-a/train")
     world.settle()
     assert world.left() == GONE
@@ -217,5 +225,17 @@ def test_an_agent_that_ends_on_a_node_without_its_label_leaves_nothing_of_mps(ma
     world = make(A100)
     world.now += SETTLE_S
     world._assert_allowed = lambda *_: None
-    retreat(world.driver, world._kubelet)
+    assert retreat(world.driver, world._kubelet, world.read()) == ()
     assert world.left() == GONE
+
+
+@pytest.mark.parametrize("form", ["{}", "{}::1"], ids=["board", "replica"])
+def test_an_agent_that_ends_leaves_the_daemon_to_a_pod_that_has_the_board_from_another_plugin(make, monkeypatch, form):
+    world = make(A100)
+    device = form.format(world.board)
+    monkeypatch.setattr(world._kubelet, "allocated", lambda: {device: "team-a/old"})
+    before = world.left()
+    (left,) = retreat(world.driver, world._kubelet, world.read())
+    assert left.startswith(f"GPU 0 ({world.board}): pods hold it")
+    assert world.left() == before
+    assert before[1:] == (True, EXCLUSIVE)

@@ -6,13 +6,17 @@ import pytest
 
 from policies import names
 from policies.annotations import write_spec
+from policies.settings import DEFAULTS
 from tests.agent.process import AgentProcess, condition
 from tests.agent.world import layout
 from tests.builders import T4
 from tests.mps.standin import UID
 from tests.nvml.library import needs_gcc
 
-pytestmark = needs_gcc
+pytestmark = [
+    needs_gcc,
+    pytest.mark.skipif(DEFAULTS.mps.user_id != UID, reason="only root's daemons can have servers of another uid"),
+]
 
 TEN = "nvidia.com/gpu-10gb"
 
@@ -27,7 +31,6 @@ def agent(node):
     environment = {
         "PATH": f"{node.directory}:/usr/bin:/bin",
         "APPORTION_MPS_DIRECTORY": str(node.site.root),
-        "APPORTION_MPS_USER_ID": str(UID),
     }
     with AgentProcess(T4, node={"product": T4, "mode": "mps"}, environment=environment) as agent:
         cut(agent, "1", (), ("10gb",))

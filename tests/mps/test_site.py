@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from policies.settings import DEFAULTS
+from reconciler.agent.__main__ import main
 from reconciler.agent.driver import DriverError
 from reconciler.agent.mps import site as sites
 from tests.nvml.library import needs_gcc
@@ -121,3 +123,9 @@ def test_with_selinux_containers_may_use_what_is_there(node, monkeypatch, tmp_pa
     node.site.prepare(GPU)
     label = "security.selinux", b"system_u:object_r:container_file_t:s0"
     assert labelled == dict.fromkeys((node.site.root / GPU, node.site.pipes(GPU), node.site.logs(GPU)), label)
+
+
+def test_servers_run_as_the_user_as_whom_the_webhook_lets_pods_run():
+    """A20: clients of another user wait for ever, so there is one place that says which."""
+    assert sites.MpsSite().uid == DEFAULTS.mps.user_id == 1000
+    assert "mps_user_id" not in {option.name for option in main.params}

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from policies import names
+from policies.settings import DEFAULTS
 from reconciler.agent.driver import DriverError
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
@@ -33,14 +34,14 @@ class MpsSite(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         root: directory of all daemons; the same path on the node and where the agent runs.
-        uid: of the clients, and so of the servers; the cluster's setting `mps.userID`.
+        uid: of the clients, and so of the servers; the cluster's setting `mps.userID`, by which the webhook lets pods run.
         program: name or path of the control daemon's program.
         on_host: whether programs are run among the files of the node (as its process 1 sees them), and not among ours.
         cgroup: directory of a cgroup into which daemons are moved, out of the agent's; None: they stay in it.
     """
 
     root: Path = Path("/run/apportion/mps")
-    uid: int = 1000
+    uid: int = DEFAULTS.mps.user_id
     program: str = PROGRAM
     on_host: bool = False
     cgroup: Path | None = None

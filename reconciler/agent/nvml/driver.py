@@ -14,6 +14,7 @@ from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, InUse, InvalidArgument, NotSupported, Slice
 from reconciler.agent.mps.usage import Client
 from reconciler.agent.nvml import instances
+from reconciler.agent.nvml.calls import Calls
 from reconciler.agent.nvml.discovery import Board, mig_mode
 from reconciler.agent.nvml.errors import asking, driver_error
 from reconciler.agent.nvml.mps import MpsBoards, clients
@@ -48,6 +49,7 @@ class NvmlDriver:
         self._mps, self._name, self._clock = mps, name, clock
         self._opened_at = self._pause_s = 0.0
         self._stricken: dict[str, str] = {}
+        self._calls = Calls(clock)
         self._session: Session | None = None
         self._opening = threading.Lock()
 
@@ -169,6 +171,10 @@ class NvmlDriver:
         with self._opening:
             return self._open().watches.watch()
 
+    def silent(self, longer_s: float) -> tuple[int, ...]:
+        """Return the indices of boards that have owed an answer for so long; who waits for one of them waits as well."""
+        return self._calls.lasting(longer_s)
+
     def close(self) -> None:
         """Let go of NVML; the next call opens it again."""
         with self._opening:
@@ -181,7 +187,7 @@ class NvmlDriver:
 
     def _open(self) -> Session:
         if self._session is None:
-            self._session = Session(self._stricken)
+            self._session = Session(self._stricken, self._calls)
         return self._session
 
     def _renewed(self, session: Session) -> Session:
@@ -195,7 +201,7 @@ class NvmlDriver:
         self._opened_at, self._pause_s = now, min(_LONGEST_PAUSE_S, 2 * self._pause_s or _FIRST_PAUSE_S)
         session.close()
         try:
-            self._session = Session(self._stricken)
+            self._session = Session(self._stricken, self._calls)
         except DriverError as error:  # what boards there are is known: they have not gone
             session.closed = str(error)
             return session

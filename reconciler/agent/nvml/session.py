@@ -10,6 +10,7 @@ import structlog
 
 from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, InvalidArgument, NotOpen, NotSupported, unanswered
+from reconciler.agent.nvml.calls import Calls
 from reconciler.agent.nvml.discovery import Board, describe, identify, mig_mode
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.nvml.watches import Watches, quietly
@@ -29,13 +30,14 @@ class Session:
 
     Args:
         stricken: UUID -> why, of boards that an XID has told of; added to.
+        calls: told of each board that is being asked.
     """
 
-    def __init__(self, stricken: dict[str, str]) -> None:
+    def __init__(self, stricken: dict[str, str], calls: Calls) -> None:
         self.boards: dict[str, Board] = {}
         self.lost = False
         self.closed = ""
-        self._stricken = stricken
+        self._stricken, self._calls = stricken, calls
         self._undescribed: dict[int, BoardInventory] = {}  # by index, each with its fault
         self.watches = Watches(self.boards, stricken)
         with asking("open NVML"):
@@ -97,7 +99,7 @@ class Session:
     @contextmanager
     def on(self, board: Board) -> Iterator[Board]:
         """Take one's turn on a board. Raises DriverError if NVML has been closed meanwhile."""
-        with board.turn:
+        with board.turn, self._calls.to(board.inventory.index):
             if self.closed:
                 raise DriverError(self.closed)
             try:
@@ -110,7 +112,7 @@ class Session:
         for index in indices:
             entry = unanswered(index)
             try:
-                with asking(f"describe GPU {index}"):
+                with self._calls.to(index), asking(f"describe GPU {index}"):
                     board = identify(index)
                     entry = board.inventory
                     board = describe(board)
