@@ -30,7 +30,7 @@ from reconciler.health import Pulse
 
 WRITE_S: Final = 5.0
 RESYNC_S: Final = 30.0  # boards may change without anything being written: every node is looked at this often
-HUNG_S: Final = 30.0  # a pass that lasts this long is told of: new pods had better go elsewhere
+HUNG_S: Final = 30.0  # a call to a board that lasts this long is told of: new pods had better go elsewhere
 STOP_S: Final = 5.0  # for passes that are under way
 STUCK_S: Final = (
     120.0  # a pass waits for driver and kubelet, some seconds each; one that lasts this long hangs in a call
@@ -144,10 +144,12 @@ class Service:
     def say_if_hung(self, silent: Callable[[float], Iterable[int]]) -> bool:
         """Say on every node if a pass hangs; return whether one does.
 
-        `silent` returns the indices of the boards that have owed an answer for so many seconds.
+        `silent` returns the indices of the boards that have owed an answer for so many seconds. Where none has, a pass is only
+        long, for it may cut eight boards, until it lasts longer than any should.
         """
-        if where := self.hangs(HUNG_S):
-            self.say(partial(report_hung, where, tuple(silent(HUNG_S))))
+        boards = tuple(silent(HUNG_S))
+        if where := self.hangs(HUNG_S if boards else STUCK_S):
+            self.say(partial(report_hung, where, boards))
         return bool(where)
 
     def _pod_changed(self, _key: str, old: PodView | None, new: PodView | None) -> None:
