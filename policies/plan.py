@@ -47,11 +47,13 @@ class Plan:
 
     Attributes:
         seating: boards and room with the admitted pods.
+        hosts: the nodes of the seating, by what constraints ask of them.
         guests: the admitted pods in the order of the walk, by namespace/name.
         refused: the others' kinds.
     """
 
     seating: Seating
+    hosts: Hosts
     guests: dict[str, Guest]
     refused: dict[str, Kind]
 
@@ -93,7 +95,7 @@ class Planner:
 
     def __init__(self, seating: Seating, hosts: Hosts) -> None:
         """Begin with the nodes, all of them up, on which nobody sits; `hosts` are the same."""
-        self.found = Plan(seating, {}, {})
+        self.found = Plan(seating, hosts, {}, {})
         self.slow: Nodes = 0
         self._budget = Budget(_TRIES)
         self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))

@@ -13,7 +13,6 @@ from policies.constraints import Constraints
 from policies.geometry import Profiles
 from policies.guests import Kind
 from policies.hindrances import Causes, hindered, told
-from policies.hosts import Hosts
 from policies.model import Toleration
 from policies.nodesets import Counts, Nodes, nodes_in, set_of
 from policies.packing import Packing, State
@@ -53,12 +52,11 @@ class Refusals:
 
     def __init__(self, plan: Plan, nodes: Sequence[NodeView]) -> None:
         """Begin with a plan that changes no more, and every node, those that are away included."""
-        self._seating, self._nodes = plan.seating, nodes
+        self._seating, self._hosts, self._nodes = plan.seating, plan.hosts, nodes
         self._having = _having(plan.seating)
         self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
         self._hindered: dict[Profiles, Causes] = {}
-        self._hosts: Hosts | None = None
 
     def why(self, pod: PodView, kind: Kind) -> Reason:
         """Return why no place was found for a pod of a kind."""
@@ -80,8 +78,6 @@ class Refusals:
         constraints = pod.constraints
         if not constraints.selector and constraints.terms is None:
             return ""
-        if self._hosts is None:
-            self._hosts = Hosts([site.node for site in self._seating.sites])
         making &= (1 << len(self._seating.sites)) - 1
         left = making & self._hosts.open_to(msgspec.structs.replace(constraints, tolerations=_ALL_TAINTS))
         which = " that could give that" if kind.profiles else ""
