@@ -3,9 +3,7 @@
 import gc
 import math
 import secrets
-import signal
 import socket
-import threading
 import time
 from typing import Final
 
@@ -16,6 +14,7 @@ from kube import logs
 from kube.client import Client
 from kube.errors import ConfigError
 from kube.lease import Elector, Leadership
+from kube.stopping import stop_on_signals
 from policies import __version__, names
 from reconciler.controller import Controller
 from reconciler.health import Pulse, serve
@@ -43,9 +42,7 @@ def main(
     lease, so it may run beside the leader.
     """
     logs.configure(**({"dry_run": True} if dry_run else {}))
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     try:
         client = Client.load(kubeconfig, user_agent=f"apportion-reconciler/{__version__}", dry_run=dry_run)
     except ConfigError as error:

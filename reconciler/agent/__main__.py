@@ -1,7 +1,6 @@
 """Run a node agent: `python -m reconciler.agent --node-name n1` serves this machine; `--simulated` all simulated nodes."""
 
 import contextlib
-import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from kube import logs
 from kube.client import Client
 from kube.errors import ConfigError
 from kube.events import EventRecorder, ObjectRef
+from kube.stopping import stop_on_signals
 from policies import __version__, names
 from policies.view import PodView
 from reconciler.agent.fixed.configmaps import KubeConfigMaps
@@ -78,9 +78,7 @@ def main(
     logs.configure()
     if simulated is bool(node_name):
         raise click.UsageError("give --node-name (or APPORTION_NODE_NAME) to serve this machine, or else --simulated")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     try:
         client = Client.load(kubeconfig, user_agent=f"apportion-agent/{__version__}")
     except ConfigError as error:
