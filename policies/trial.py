@@ -118,10 +118,10 @@ class Trial:
         return allowed
 
     def covering(self, member: Member) -> list[str]:
-        """Return the budgets that cover a pod."""
+        """Return the budgets that cover a pod, sorted: the order of the view means nothing."""
         pod = member.pod
         if pod.key not in self._covering:
-            self._covering[pod.key] = [b.key for b in self._stage.budgets if b.covers(pod.namespace, pod.labels)]
+            self._covering[pod.key] = sorted(b.key for b in self._stage.budgets if b.covers(pod.namespace, pod.labels))
         return self._covering[pod.key]
 
     def budgeted(self, member: Member) -> bool:

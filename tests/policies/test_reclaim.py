@@ -528,6 +528,10 @@ def reasons_of(decision):
             {"labels": {"app": "web", "tier": "front"}}, [budget("a", 9, app="web"), replace(budget("a", 9, tier="front"), name="second")],
             "3 under more than one PodDisruptionBudget (a/budget, a/second)", id="two budgets",
         ),
+        pytest.param(
+            {"labels": {"app": "web", "tier": "front"}}, [replace(budget("a", 9, tier="front"), name="second"), budget("a", 9, app="web")],
+            "3 under more than one PodDisruptionBudget (a/budget, a/second)", id="two budgets, the other one first",
+        ),
         pytest.param({"refused_until": NOW + 1}, [], "3 just refused by the API server", id="refused"),
         pytest.param({"non_preemptible": True}, [], "3 non-preemptible", id="non-preemptible"),
         pytest.param({"terminating": True}, [], "3 not bound yet, or ending", id="deleted by somebody else"),
