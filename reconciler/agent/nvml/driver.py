@@ -58,7 +58,7 @@ class NvmlDriver:
         with self._opening:
             session = self._renewed(self._open())
             session.ask_again()
-        found = [self._now(session, board) for board in session.boards.values()]
+        found = [self._now(session, board) for board in tuple(session.boards.values())]
         return tuple(sorted((*found, *session.undescribed), key=lambda board: board.index))
 
     def slices(self, board: str) -> tuple[Slice, ...]:
@@ -225,6 +225,8 @@ class NvmlDriver:
         try:
             with session.on(board):
                 mig = self._mig(board)
+                if mig and not board.inventory.mig_capable:  # it said otherwise when it was described
+                    board = session.redescribe(board)
         except DriverError as error:
             fault = str(error)
         if self._mps and not mig:  # a daemon that is left on a board in MIG mode is in nobody's way

@@ -11,7 +11,7 @@ import structlog
 from policies.annotations import BoardInventory
 from reconciler.agent.driver import DriverError, InvalidArgument, NotOpen, NotSupported, unanswered
 from reconciler.agent.nvml.calls import Calls
-from reconciler.agent.nvml.discovery import Board, describe, identify, mig_mode
+from reconciler.agent.nvml.discovery import Board, describe, identify
 from reconciler.agent.nvml.errors import asking
 from reconciler.agent.nvml.watches import Watches, quietly
 
@@ -57,9 +57,8 @@ class Session:
         return tuple(self._undescribed.values())
 
     def ask_again(self) -> None:
-        """Ask the boards that did not answer, or what cannot be, and for events. Raises nothing."""
-        wrong = [board.inventory.index for board in self.boards.values() if _is_wrong(board)]
-        self._ask((*self._undescribed, *wrong))
+        """Ask the boards that did not answer, and for events. Raises nothing."""
+        self._ask(tuple(self._undescribed))
         self.watches.look()
 
     def outdated(self) -> bool:
@@ -108,6 +107,12 @@ class Session:
                 self.lost = True
                 raise
 
+    def redescribe(self, board: Board) -> Board:
+        """Return a board as it says now that it is, to who has its turn. Raises DriverError."""
+        with asking(f"describe GPU {board.inventory.index}"):
+            found = self.boards[board.uuid] = describe(board)
+        return found
+
     def _ask(self, indices: range | tuple[int, ...]) -> None:
         for index in indices:
             entry = unanswered(index)
@@ -119,18 +124,9 @@ class Session:
             except DriverError as error:
                 self.lost = self.lost or isinstance(error, NotOpen)
                 self._undescribed[index] = msgspec.structs.replace(entry, fault=str(error))
-                self.boards.pop(entry.uuid, None)
             else:
                 self._undescribed.pop(index, None)
                 self.boards[board.uuid] = board
-
-
-def _is_wrong(board: Board) -> bool:
-    """Return whether a board was described as one without MIG, and is in MIG mode."""
-    try:
-        return not board.inventory.mig_capable and bool(mig_mode(board.handle))
-    except pynvml.NVMLError:
-        return False
 
 
 def _count() -> int:
