@@ -65,13 +65,12 @@ class Refusals:
         states = self._seating.states
         if not makers:
             code, why = _nobody_makes(pod, kind, self._nodes)
-        elif placed := [site for site in nodes_in(able) if self._seating.spread(kind, states[site])]:
+            return code, f"{needs(kind)}{why}"
+        if placed := [site for site in nodes_in(able) if self._seating.spread(kind, states[site])]:
             code, why = names.NODES_FULL, _lacks_room(kind, self._seating, placed)
-            why += self._narrowed(pod, kind, making.nodes)
         else:
             code, why = names.NO_ROOM, self._lacks_slices(kind, makers, able)
-            why += self._narrowed(pod, kind, making.nodes)
-        return code, f"{needs(kind)}{why}"
+        return code, f"{needs(kind)}{why}{self._narrowed(pod, kind, making.nodes)}"
 
     def _narrowed(self, pod: PodView, kind: Kind, making: Nodes) -> str:
         """Return that a pod's selector or affinity leaves only some of the nodes that could give it what it needs."""

@@ -96,9 +96,8 @@ class NodeAgent:
         except KubeletBehind as error:
             return self._wait_for_kubelet(node, str(error), now)
         except KubeletError as error:
-            message = "; ".join(
-                (str(error), *self._driver_fault())
-            )  # who mends one of the two is not to find the other then
+            # Who mends one of the two is not to find the other then.
+            message = "; ".join((str(error), *self._driver_fault()))
             patch = report_away(node, Verdict(ok=False, reason=names.KUBELET_DISAGREES, message=message), now)
         return Outcome(patch, again_s=LOOK_AGAIN_S)
 

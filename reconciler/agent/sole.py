@@ -1,8 +1,8 @@
 """One agent per node: whoever holds the node's state directory works on its boards, in whichever pod it runs.
 
 Two would take each other's place at the kubelet for ever. The lock is on the directory itself: there is nothing to be made
-on a file system that is full or can only be read, and the kernel lets go of it when a process ends, however it ends. Who removes the directory takes the lock with
-it, and what was kept there: then the agent ends, and the next one makes both anew.
+on a file system that is full or can only be read, and the kernel lets go of it when a process ends, however it ends. Who
+removes the directory takes the lock with it, and what was kept there: then the agent ends, and the next one makes both anew.
 """
 
 import contextlib
