@@ -5,7 +5,7 @@ worked out once (`placement.arrange` moves planned slices about within the board
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -45,6 +45,8 @@ class State:
         layout: the best layout for `wanted`; None on a rigid board.
         cost: what this state costs.
         steps: those worked out so far, by profile.
+        runs: those worked out so far, by profile, how many slices at most, and whether they must exist.
+        counts: its slices by profile, those that serve pods and all; None until they are asked for.
     """
 
     face: Face
@@ -53,6 +55,8 @@ class State:
     layout: Arrangement | None
     cost: Cost
     steps: dict[str, "Step | None"] = field(default_factory=dict)
+    runs: dict[tuple[str, int, bool], "Run"] = field(default_factory=dict)
+    counts: "Slices | None" = None
 
     @property
     def target(self) -> Placements | None:
@@ -86,8 +90,21 @@ class Step:
     creates: bool
 
 
+@dataclass(eq=False, slots=True, frozen=True)
+class Run:
+    """Equal slices on a board.
+
+    Attributes:
+        costs: what 0, 1, 2, ... of them cost there, as many as it can take and are asked for.
+        least: the least that all that are asked for cost on boards of which none gives one for less.
+    """
+
+    costs: Sequence[Cost]
+    least: Cost
+
+
 class Slices(NamedTuple):
-    """What slices the boards of a node have once their layouts are there, by profile; for reading only.
+    """What slices a board has, or those of a node, once their layouts are there, by profile; for reading only.
 
     Attributes:
         slots: those that serve pods.
@@ -121,7 +138,7 @@ class Packing:
             return state.steps[profile]
         except KeyError:
             then = None
-            if _gives(state.face, profile):  # most boards are of a model that does not make it
+            if gives(state.face, profile):  # most boards are of a model that does not make it
                 then = self._state(state.face, tuple(sorted((*state.demand, profile))))
             step = None if then is None else Step(then, then.cost - state.cost, _creates(state.layout, then.layout))
             state.steps[profile] = step
@@ -139,9 +156,9 @@ class Packing:
         """Return what slices the boards of a node have that are in these states."""
         key = tuple(states)
         if (found := self._slices.get(key)) is None:
+            counts = [_counts(state) for state in states]
             found = self._slices[key] = Slices(
-                slots=Counter(item.profile for state in states for item in state.slots),
-                all=Counter(item.profile for state in states for item in state.all_slices),
+                slots=_sum(each.slots for each in counts), all=_sum(each.all for each in counts)
             )
         return found
 
@@ -158,7 +175,7 @@ def growing(cost: Cost) -> int:
     return (cost + (1 << below - 1)) >> below  # the other parts may be less than nothing
 
 
-def _gives(face: Face, profile: str) -> bool:
+def gives(face: Face, profile: str) -> bool:
     """Return whether a board has a slice that nobody holds, or may be made to."""
     return (not face.rigid and is_made(face.model, face.mode, profile)) or any(
         item.profile == profile for item in face.open
@@ -171,6 +188,20 @@ def _state(face: Face, demand: Profiles) -> State | None:
     if layout is None and wanted:
         return None
     return State(face, demand, wanted, layout, _cost(face, demand, layout))
+
+
+def _counts(state: State) -> Slices:
+    if state.counts is None:
+        state.counts = Slices(slots=_profiles(state.slots), all=_profiles(state.all_slices))
+    return state.counts
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    total: dict[str, int] = {}
+    for each in counts:
+        for profile, count in each.items():
+            total[profile] = total.get(profile, 0) + count
+    return total
 
 
 def _profiles(placements: Placements) -> Counter[str]:

@@ -101,9 +101,8 @@ class Planner:
         self._groups = Regroup(self.found.seating, Budget(_GROUP_TRIES))
         self._kinds = _Kinds(self.found.seating, hosts)
 
-    def admit(self, demand: Demand) -> bool:
-        """Seat a pod with all those admitted before it; return whether it could be."""
-        key, kind = demand.pod.key, self.kind(demand)
+    def admit(self, key: str, kind: Kind) -> bool:
+        """Seat a pod (namespace/name) of a kind with all those admitted before it; return whether it could be."""
         if not kind.refused:
             guest = Guest(key, kind)
             self._serve(guest)
@@ -158,7 +157,7 @@ def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
     """
     planner = Planner(Seating(sites), Hosts([site.node for site in sites]))
     for demand in demands:
-        planner.admit(demand)
+        planner.admit(demand.pod.key, planner.kind(demand))
     return planner.finish()
 
 

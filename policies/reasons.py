@@ -153,16 +153,17 @@ class _Makers(NamedTuple):
 
 def _having(seating: Seating) -> dict[State, list[Nodes]]:
     """Return for each state of boards the nodes that have one such board, those that have a second, and so on."""
-    places: dict[State, list[list[int]]] = {}
+    having = {state: [nodes] for state, nodes in seating.members.items() if nodes}
+    more: dict[tuple[State, int], list[int]] = {}
     for site, states in enumerate(seating.states):
-        for place, state in enumerate(states):
-            having = places.setdefault(state, [])
-            count = states.index(state) < place and states[:place].count(state)
-            if count == len(having):
-                having.append([site])
-            else:
-                having[count].append(site)
-    return {state: [set_of(sites) for sites in having] for state, having in places.items()}
+        counts: dict[State, int] = {}
+        for state in states:
+            if count := counts.get(state, 0):
+                more.setdefault((state, count), []).append(site)
+            counts[state] = count + 1
+    for (state, _), sites in sorted(more.items(), key=lambda item: item[0][1]):
+        having[state].append(set_of(sites))
+    return having
 
 
 def _makes(face: Face, profile: str) -> bool:

@@ -46,8 +46,8 @@ class Regroup:
     def make_room(self, guest: Guest) -> bool:
         """Seat a pod on a few of the freest nodes, who sit there being spread over them anew; return whether it sits."""
         seating, budget = self.seating, self.budget.at_most(_TRIES)
-        shared = guest.kind.candidates & seating.shared
-        if not shared or not self.budget.spend():  # with nobody there who could move, nothing is gained
+        shared = seating.yielding(guest.kind)
+        if not shared or not self.budget.spend():
             return False
         sites, profiles = guest.kind.candidates, dict.fromkeys(guest.kind.profiles)
         for site in nodes_in(shared):

@@ -4,12 +4,12 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import islice
-from operator import itemgetter, or_
+from operator import and_, itemgetter, or_
 
 from policies.geometry import Profiles
 from policies.guests import Guest, Kept, Kind, Seat
 from policies.nodesets import Nodes, nodes_in
-from policies.packing import NOTHING, Cost, Packing, State
+from policies.packing import NOTHING, Cost, Packing, State, gives
 from policies.ranking import Ranking
 from policies.spreading import IMPOSSIBLE, Spread, Spreading
 from policies.supply import Supply
@@ -46,6 +46,7 @@ class Seating:
         self._spreading = Spreading(self.packing)
         self._bounds: dict[tuple[Profiles, bool], tuple[list[tuple[Cost, State]], int]] = {}
         self._spread: dict[tuple[Profiles, bool], Ranking] = {}
+        self._givers: dict[str, Nodes] = {}
         self._changed: list[int] = []  # nodes whose boards have come into other states, in turn
         self._left: list[int] = []  # nodes on which there is more room than there was, in turn
         for position, states in enumerate(self.states):
@@ -145,6 +146,7 @@ class Seating:
         for state in self.states[position]:
             self._join(state, position)
         self._changed.append(position)
+        self._givers.clear()
         for guest, seat in reversed(guests):
             self.put(guest, seat)
         kept = self._kept.pop(position, [])
@@ -177,6 +179,17 @@ class Seating:
     def takers(self, profile: str) -> Nodes:
         """Return the nodes of which a board can take one slice more of a profile, be it created or not."""
         return reduce(or_, (self.members[state] for _, state in self._ranking(profile)), 0)
+
+    def yielding(self, kind: Kind) -> Nodes:
+        """Return the nodes where a pod may find its place if others leave theirs: somebody sits there, boards give its slices."""
+        return reduce(and_, map(self._giving, kind.need), kind.candidates & self.shared)
+
+    def _giving(self, profile: str) -> Nodes:
+        """Return the nodes that have a board which gives a slice, if not to all who want one."""
+        if profile not in self._givers:
+            states = (state for state in self.members if gives(state.face, profile))
+            self._givers[profile] = reduce(or_, map(self.members.__getitem__, states), 0)
+        return self._givers[profile]
 
     def _find_several(self, kind: Kind, among: Nodes) -> tuple[Cost, Seat] | None:
         """Return the cheapest seat for a pod of several slices, going through the nodes from the cheapest on."""

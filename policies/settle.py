@@ -45,16 +45,16 @@ class _Sorted:
     def __init__(self, view: View, ledger: Ledger) -> None:
         self.view = view
         # Boards that an agent has reported come first: an order to a node without one is carried out by nobody.
-        self.nodes = sorted(view.nodes, key=lambda node: (not all(board.uuid for board in node.boards), node.name))
+        self.nodes = sorted(view.nodes, key=lambda node: (not node.reported, node.name))
         self.bound: defaultdict[str, list[PodView]] = defaultdict(list)
         self.promised: list[PodView] = []  # released, so that slices or room are kept for them
         self.held: list[PodView] = []  # by somebody else's gate too
         self.unneeding: list[PodView] = []  # gated, though they ask for no slice and no quota holds them
         self.waiting: list[PodView] = []  # to be served: gated, or given up by the scheduler
         for pod in view.pods:
-            if pod.node:
+            if node := pod.node:
                 if not pod.finished:
-                    self.bound[pod.node].append(pod)
+                    self.bound[node].append(pod)
             elif pod.finished or pod.terminating:
                 continue
             elif pod.held:
@@ -146,7 +146,7 @@ class _Settlement:
     def _clearances(self, ordered: Collection[str]) -> list[Layout]:
         """Return the orders to take away what is left from another mode; a node that has an order gets no second one."""
         others = (*self.seen.promised, *self.queue)
-        nodes = [site.node for site in self.sites if any(plot.face.rigid for plot in site.plots)]
+        nodes = [site.node for site in self.sites if site.rigid]
         found = (clear_for_mode(node, self.seen.bound[node.name], others) for node in nodes if node.name not in ordered)
         return [layout for layout in found if layout]
 

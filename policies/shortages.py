@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from policies import names
@@ -50,6 +51,7 @@ class Left:
         return Lack(gigabytes, "no media engines left" if media > MEDIA else _SCATTERED)
 
 
+@lru_cache(maxsize=4096)
 def _takes(model: BoardModel, profile: str) -> tuple[int, int]:
     """Return what a slice takes of a board: memory units and compute slices, or GB and a client."""
     known = model.profile(profile)

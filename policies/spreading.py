@@ -12,7 +12,7 @@ from operator import add, length_hint
 from typing import Final
 
 from policies.geometry import Profiles
-from policies.packing import NOTHING, Cost, Packing, State, Step
+from policies.packing import NOTHING, Cost, Packing, Run, State, Step
 
 Spread = tuple[Cost, tuple[int, ...]]
 """What it costs, and for each slice the board (its position among the node's)."""
@@ -22,6 +22,7 @@ _EXACT: Final = 16  # slices that are alike; of more, each in turn goes to the b
 _TRIES: Final = 400  # ways to spread slices of several kinds that are looked at
 _STEPS: Final = 5_000  # and slices put down to find them
 _ALL_STEPS: Final = 50_000  # for all pods of one plan, some seconds: what pods ask for must not make it take for ever
+_NO_RUN: Final = Run((NOTHING,), IMPOSSIBLE)
 
 
 @dataclass(eq=False, slots=True)
@@ -29,9 +30,7 @@ class Spreading:
     """Spreads slices over boards for one plan, and remembers how."""
 
     packing: Packing
-    _runs: dict[tuple[str, int, bool], dict[State, list[Cost]]] = field(default_factory=dict)
     _ways: dict[tuple[object, ...], list[Spread]] = field(default_factory=dict)
-    _least: dict[tuple[State, Profiles, bool], Cost] = field(default_factory=dict)
     _most: dict[tuple[State, str, bool], int] = field(default_factory=dict)
     _steps: int = _ALL_STEPS
 
@@ -46,8 +45,8 @@ class Spreading:
             return NOTHING, ()
         if profiles.count(profiles[0]) < len(profiles):
             return next(iter(self.ways(profiles, states, settled=settled)), None)
-        known = self._runs.setdefault((profiles[0], len(profiles), settled), {})
-        runs = [known.get(state) or self._run(state, profiles, settled, known) for state in states]
+        key = profiles[0], len(profiles), settled
+        runs = [(state.runs.get(key) or self._run(state, *key)).costs for state in states]
         if sum(map(len, runs)) - len(runs) < len(profiles):
             return None
         able = [plot for plot, run in enumerate(runs) if len(run) > 1]
@@ -57,14 +56,8 @@ class Spreading:
 
     def least(self, state: State, profiles: Profiles, *, settled: bool) -> Cost:
         """Return the least that slices which are alike cost on boards of which none gives one for less than this one."""
-        key = (state, profiles, settled)
-        if key not in self._least:
-            runs = self._runs.setdefault((profiles[0], len(profiles), settled), {})
-            run = runs.get(state) or self._run(state, profiles, settled, runs)
-            self._least[key] = min(
-                (len(profiles) * cost // count for count, cost in enumerate(run) if count), default=IMPOSSIBLE
-            )
-        return self._least[key]
+        key = profiles[0], len(profiles), settled
+        return (state.runs.get(key) or self._run(state, *key)).least
 
     def ways(self, profiles: Profiles, states: Sequence[State], *, settled: bool) -> list[Spread]:
         """Return ways to spread slices, cheapest first; equal boards count once. All of them, if they are not very many."""
@@ -86,14 +79,17 @@ class Spreading:
             self._most[key] = 1 + self.most(step.state, profile, settled=settled) if step else 0
         return self._most[key]
 
-    def _run(self, state: State, profiles: Profiles, settled: bool, known: dict[State, list[Cost]]) -> list[Cost]:
-        """Return what 0, 1, 2, ... of equal slices cost on a board, as many as it can take, at most all of them."""
+    def _run(self, state: State, profile: str, most: int, settled: bool) -> Run:
+        """Work out what equal slices cost on a board."""
         costs, then = [NOTHING], state
-        while len(costs) <= len(profiles) and (step := self.step(then, profiles[0], settled=settled)):
+        while len(costs) <= most and (step := self.step(then, profile, settled=settled)):
             then = step.state
             costs.append(costs[-1] + step.cost)
-        known[state] = costs
-        return costs
+        found = _NO_RUN
+        if len(costs) > 1:
+            found = Run(costs, min([most * cost // count for count, cost in enumerate(costs) if count]))
+        state.runs[profile, most, settled] = found
+        return found
 
 
 @dataclass(eq=False, slots=True)

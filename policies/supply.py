@@ -35,6 +35,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
         now: what it has left besides slices now.
         grantable: slices that can be given away at once, by profile.
         doomed: profiles of which an order under way destroys free slices: a pod that comes now could land on one.
+        rigid: there is a board that cannot be cut now.
     """
 
     node: NodeView
@@ -43,6 +44,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
     now: Room
     grantable: dict[str, int]
     doomed: frozenset[str] = frozenset()
+    rigid: bool = False
 
 
 def survey(
@@ -86,13 +88,15 @@ def survey(
         node = closed(node, why)
     doomed = _doomed(node)
     now = _room_left(node, bound)
+    plots = (_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]
     return Supply(
         node=node,
-        plots=tuple((_held(plots, unshown) if unshown else plots) if plots else [_foreign(node, needed)]),
+        plots=tuple(plots),
         room=_room_left(node, staying) if leaving else now,
         now=now,
         grantable=_grantable(node, need + left, doomed),
         doomed=doomed,
+        rigid=any(plot.face.rigid for plot in plots),
     )
 
 

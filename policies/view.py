@@ -85,6 +85,11 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     silent: bool = False
 
     @property
+    def reported(self) -> bool:
+        """Return whether an agent has reported the boards; if not, all are guessed from labels. True of a node without any."""
+        return not self.boards or bool(self.boards[0].uuid)
+
+    @property
     def in_flight(self) -> bool:
         """Return whether the agent has not yet carried out the last order."""
         return self.spec_plan != self.status_plan

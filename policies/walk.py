@@ -51,29 +51,30 @@ class Walk:
     def go(self, released: Sequence[PodView], waiting: Sequence[PodView]) -> None:
         """Plan for pods that have been released before, then for those that wait, in their order."""
         for pod in released:
-            self.planner.admit(Demand(pod, settled=True))
+            self.planner.admit(pod.key, self.planner.kind(Demand(pod, settled=True)))
         unused: list[tuple[PodView, Nodes]] = []
         for pod in waiting:
+            kind = self.planner.kind(Demand(pod))
             if pod.gated:
-                self._consider(pod)
-            elif nodes := self.ground.unused(self.planner.kind(Demand(pod)), self.view.now):
+                self._consider(pod, kind)
+            elif nodes := self.ground.unused(kind, self.view.now):
                 unused.append((pod, nodes))
             else:
-                self._plan_again(pod)
+                self._plan_again(pod, kind)
         for pod, nodes in unused:  # last, so that what the scheduler does not use for them serves others
-            if not self.planner.admit(Demand(pod, avoid=nodes)):
-                self.planner.admit(Demand(pod))
+            if not self.planner.admit(pod.key, self.planner.kind(Demand(pod, avoid=nodes))):
+                self.planner.admit(pod.key, self.planner.kind(Demand(pod)))
 
-    def _plan_again(self, pod: PodView) -> None:
+    def _plan_again(self, pod: PodView, kind: Kind) -> None:
         """Plan for a pod that the scheduler has given up, and whose quota counts it: what it was released for is gone.
 
         If nothing serves it, it waits; at the gate, if a controller will make it again there (ADR 9).
         """
-        if self.planner.admit(Demand(pod)):
+        if self.planner.admit(pod.key, kind):
             return
         if pod.controlled and pod.released_at and pod.refused_until <= self.view.now:
             self._send_back(pod)
-        elif self._is_old(pod) and self.ground.ever(kind := self.planner.kind(Demand(pod))):
+        elif self._is_old(pod) and self.ground.ever(kind):
             self.ground.hold(pod.key, kind)
 
     def put_off(self, key: str) -> None:
@@ -84,18 +85,17 @@ class Walk:
             "waits for pods to be bound that are released now: whom it displaces depends on where",
         )
 
-    def _consider(self, pod: PodView) -> None:
+    def _consider(self, pod: PodView, kind: Kind) -> None:
         if fault := self.ledger.fault(pod):
             self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
             return
         if self._would_borrow_meanwhile(pod):
             return
         lacks = self.ledger.lacks(self.ledger.then, pod)
-        if not lacks and self.planner.admit(Demand(pod)):
+        if not lacks and self.planner.admit(pod.key, kind):
             self._grant(pod)
             return
-        quota, kind = self.ledger.quota(pod), self.planner.kind(Demand(pod))
-        lasting = self.ledger.never(pod)
+        quota, lasting = self.ledger.quota(pod), self.ledger.never(pod)
         if lacks and quota:
             self._say(pod, quota, lasting or lacks, lasting=bool(lasting))
         if lasting or not self.ground.ever(kind):
@@ -149,7 +149,7 @@ class Walk:
         found = self._reclaiming().search(Claimant(pod, quota, self.ledger.charge(pod), kind))
         if found.victims:
             kind.refused = False
-            self.planner.admit(Demand(pod))
+            self.planner.admit(pod.key, kind)
             self._displace(pod, quota, found.victims)
         elif found.opened:
             spared = f" (of the pods that it might displace: {found.spared})" if found.spared else ""
