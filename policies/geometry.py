@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from policies.annotations import Placement, by_start, listed
+from policies.annotations import Placement, by_start
 from policies.catalogue import MEDIA, BoardModel
 
 _REMEMBERED: Final = 1 << 14  # ways to take memory units; a board of eight has 256, few of which occur
@@ -96,20 +96,28 @@ class Geometry(msgspec.Struct, frozen=True, eq=False):
         for placed, units in _place(shapes, 0, taken.units, ()):
             yield placed, replace(taken, units=units)
 
-    def keep(self, taken: Taken, free: Placements) -> tuple[Placements, Taken]:
+    def keep(self, taken: Taken, free: Placements) -> tuple[list[Placement], Taken]:
         """Return the largest part of the free slices that can stay, with what is taken then."""
-        shapes = [(shape, item) for item in free if (shape := self.shapes.get(item.profile)) is not None]
         # Free slices lie side by side, so those that meet nothing taken compete only for compute slices and `max` (as to
         # media engines, what is taken leaves room for each or for none): the cheapest first is the most; of equals the
         # longest.
-        shapes.sort(key=lambda pair: (pair[0].compute, -pair[0].units, by_start(pair[1])))
         kept: list[Placement] = []
-        for shape, item in shapes:
-            mask = 0 if item.start is None else _mask(shape.units, item.start)
-            if mask and not taken.units & mask and self.allows(taken, shape):
+        for shape, mask, item in _cheapest_first(self, free):
+            if not taken.units & mask and self.allows(taken, shape):
                 taken = taken.beside(shape, mask)
                 kept.append(item)
-        return listed(kept), taken
+        return kept, taken
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _cheapest_first(geometry: Geometry, free: Placements) -> tuple[tuple[Shape, int, Placement], ...]:
+    """Return those of some slices that could stay at all, with the memory units of each, those that take least first."""
+    known: list[tuple[Shape, int, Placement]] = []
+    for item in free:
+        shape = geometry.shapes.get(item.profile)
+        if shape is not None and item.start is not None:
+            known.append((shape, _mask(shape.units, item.start), item))
+    return tuple(sorted(known, key=lambda one: (one[0].compute, -one[0].units, by_start(one[2]))))
 
 
 @lru_cache(maxsize=_REMEMBERED)

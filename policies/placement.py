@@ -125,7 +125,7 @@ def beside(model: BoardModel, mode: str, fixed: Placements, placements: Placemen
     if mode == names.MIG:
         geometry = geometry_of(model)
         taken = geometry.occupied(fixed)
-        return geometry.keep(taken, placements)[0] if taken else ()
+        return listed(geometry.keep(taken, placements)[0]) if taken else ()
     had: list[Placement] = []
     for placement in placements:
         if fits(model, mode, fixed, tuple(item.profile for item in (*had, placement))):
@@ -158,31 +158,37 @@ def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: P
     layouts = [] if taken is None else list(geometry.layouts(taken, wanted))
     if not layouts:
         return None
-    # Most often there is one way only: then nothing is weighed.
-    placed, needed = layouts[0] if len(layouts) == 1 else min(layouts, key=lambda one: _rank(geometry, free, *one))
+    for weigh in (_rank, _finer_rank):
+        if len(layouts) > 1:  # most often there is one way only, or one that is best at first sight
+            ranks = [weigh(geometry, free, *one) for one in layouts]
+            best = min(ranks)
+            layouts = [one for one, rank in zip(layouts, ranks, strict=True) if rank == best]
+    placed, needed = layouts[0]
     others, created = _others(free, placed)
     kept, _ = geometry.keep(needed, others)
     return Arrangement(
         placed=listed(placed),
-        kept=kept,
+        kept=listed(kept),
         destroyed=len(others) - len(kept),
         created=created,
         starts=geometry.starts_left(needed),
     )
 
 
-def _rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> tuple[object, ...]:
+_Rank = tuple[object, ...]
+
+
+def _rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> _Rank:
     """Return how good a layout is: the lowest is best."""
     others, created = _others(free, placed)
-    kept, whole = geometry.keep(needed, others) if others else ((), needed)
-    starts = geometry.starts_left(needed)
-    return (
-        len(others) - len(kept),
-        created,
-        tuple([-left for left in starts]),
-        tuple([-left for left in (geometry.starts_left(whole) if kept else starts)]),
-        [by_start(item) for item in (*listed(placed), *kept)],
-    )
+    kept = geometry.keep(needed, others)[0] if others else ()
+    return len(others) - len(kept), created, tuple([-left for left in geometry.starts_left(needed)])
+
+
+def _finer_rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> _Rank:
+    """Return how good a layout is among equals, of which none is like another."""
+    kept, whole = geometry.keep(needed, _others(free, placed)[0])
+    return tuple([-left for left in geometry.starts_left(whole)]), [*map(by_start, (*listed(placed), *listed(kept)))]
 
 
 def _others(free: Placements, placed: Placements) -> tuple[Placements, int]:

@@ -86,7 +86,7 @@ def plot_of(
     idle = [item.placement for item in board.slices if not item.used and not item.withdrawn]
     rigid = silent or not board.cuttable or left_over(board) or board.mode not in (names.MIG, names.MPS)
     left = idle if ordered is None else list((Counter(ordered) - Counter(used)).elements())
-    opened = listed(item for item in left if rigid or item.profile in protected)
+    opened = listed([item for item in left if rigid or item.profile in protected])
     face = Face(
         model=board.model,
         mode=board.mode,
@@ -94,7 +94,7 @@ def plot_of(
         busy=busy,
         fixed=listed([*used, *opened]),
         open=opened,
-        free=listed((Counter(left) - Counter(opened)).elements()),
+        free=listed([item for item in left if not (rigid or item.profile in protected)]),
         coming=() if ordered is None else listed((Counter(left) - Counter(idle)).elements()),
     )
     return Plot(index=board.index, face=once(face), existing=board.layout)
