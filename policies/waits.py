@@ -62,12 +62,16 @@ class Waits:
                 message = f"{message}; {self._refused(pod, kind)[1]}"
             return code, message
         if claim := self.later.get(key):
-            delay = self._delayed(self.plan.guests[key], claim)
-            claims = key in self.walk.ledger.claimants
-            return (names.EVICTING, self.walk.awaited(pod) or delay[1]) if claims else delay
+            return self._claimed(pod, self._delayed(self.plan.guests[key], claim))
         if kind:
-            return self._refused(pod, kind)
+            return self._claimed(pod, self._refused(pod, kind))
         return None if pod.gated else self._unused(self.plan.guests[key])
+
+    def _claimed(self, pod: PodView, reason: reasons.Reason) -> reasons.Reason:
+        """Return a reason; that of a claimant says so until it is served, since by that it is known as one (`Ledger`)."""
+        if pod.key not in self.walk.ledger.claimants:
+            return reason
+        return names.EVICTING, self.walk.awaited(pod) or reason[1]
 
     def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
         if kind not in self._told:
