@@ -71,12 +71,9 @@ class Ledger:
         self.then, self.now, self.real, self._shown = (Usage(in_force) for _ in range(4))
         waiting = (pod for pod in view.pods if pod.gated and not pod.terminating) if in_force else ()
         claimants = {pod.key: pod for pod in waiting if self.quota(pod)}
-        self.leaving = {
-            pod.key: pod.evicted_for
-            for pod in view.pods
-            if pod.evicted_for and pod.evicted_for in claimants and _is_leaving(pod)
-        }
-        self.going = frozenset(pod.key for pod in view.pods if pod.evicted_for and _is_leaving(pod))
+        going = {pod.key: pod.evicted_for for pod in view.pods if pod.evicted_for and _is_leaving(pod)}
+        self.going = frozenset(going)
+        self.leaving = {key: claimant for key, claimant in going.items() if claimant in claimants}
         held = (key for key, pod in claimants.items() if pod.waiting[0] == names.EVICTING)
         self.claimants = frozenset((*self.leaving.values(), *held))
         self.standing: dict[str, list[Member]] = {quota.title: [] for quota in in_force}
