@@ -103,6 +103,10 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         return _known_as(self, name)
 
 
+UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
+"""A board of which we know nothing but what is on it, so that nothing can be made there."""
+
+
 def size_order(profile: Profile) -> tuple[int, int, bool, str]:
     """Return the key by which profiles are smallest first: memory units, compute, plain before `+me` and the like."""
     return profile.memory_units, profile.compute, not profile.plain, profile.name
