@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from policies import names
-from policies.catalogue import MiB, Profile, Start, Total, canonical_profile
+from policies.catalogue import Capability, MiB, Profile, Start, Total, canonical_profile
 from policies.faults import fault
 from policies.legible import UNREADABLE, Doubts, by_board, entries, read_value
 
@@ -76,6 +76,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         mode: overrides the node's label for this board.
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
+        compute_capability: CUDA's, such as `8.0`, by which generations are told apart; older agents do not say it.
         fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
         fixed: its layout is a person's, by a file (docs/adr/0024): it is used as it is, and `profiles` are those that it has.
     """
@@ -91,6 +92,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     mode: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(names.MODES)})$")] | None = None
     compute_slices: Total | None = None
     memory_units: Total | None = None
+    compute_capability: Capability | None = None
     fault: str | None = None
     fixed: bool = False
 

@@ -21,7 +21,7 @@ from policies.annotations import (
     read_inventory,
     read_status,
 )
-from policies.catalogue import UNKNOWN, BoardModel, Profile, by_product, nominal_gb, size_order
+from policies.catalogue import UNKNOWN, BoardModel, Profile, by_product, nominal_gb, since_volta, size_order
 from policies.doubts import counts_doubts, inventory_doubts, status_doubts
 from policies.legible import Doubts, told
 
@@ -115,11 +115,10 @@ def read_boards(
 
 
 def inventory_model(entry: BoardInventory) -> BoardModel:
-    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's.
+    """Return the model of a discovered board; what it does not say (nominal GB, generation) is the table's.
 
     A profile without a start is left out: nothing of it can be made.
     """
-    known = by_product(entry.model)
     largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
     model = BoardModel(
         name=entry.model,
@@ -128,7 +127,7 @@ def inventory_model(entry: BoardInventory) -> BoardModel:
         compute=entry.compute_slices or (largest.compute if largest else 0),
         memory_units=entry.memory_units or (largest.memory_units if largest else 0),
         profiles=tuple(sorted((_with_max(one) for one in entry.profiles if one.starts), key=size_order)),
-        max_clients=known.max_clients if known else 48,
+        volta=since_volta(entry.model, entry.compute_capability),
     )
     return _once(model)
 

@@ -243,7 +243,7 @@ def _mps(kind: BoardKind, gigabytes: int) -> Piece:
         profile=f"{gigabytes}gb",
         resource=names.mps_resource(gigabytes),
         memory_kib=memory_kib,
-        text=f"({_gib(memory_kib)} GiB of {model.name}); {PER_PROCESS}",
+        text=f"({_gib(memory_kib)} GiB of {model.name}); {PER_PROCESS if model.volta else NOT_LIMITED}",
         part=gigabytes,
         whole=model.nominal_gb,
     )
