@@ -97,6 +97,7 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     # Of what it bears: until they are gone, slices are there of a mode in which a board no longer is.
     units = any(board.model.profile(item.profile) for item in board.slices) if board.slices else board.mode == names.MIG
     total = board.model.memory_units if units else board.model.nominal_gb
+    total = total or sum(_length(board, item) or 1 for item in board.slices)  # where nobody can read how large it is
     for item, start, length in _stretches(board, total):
         if start > position:
             above += cell(_UNCUT * width, start - position)

@@ -21,7 +21,7 @@ from policies.model import Pod
 from policies.mutation import given, mutate
 from policies.outstanding import NONE, Outstanding, Slices
 from policies.patch import Operation
-from policies.pieces import NOT_LIMITED, PER_PROCESS
+from policies.pieces import NOT_LIMITED, client_limits
 from policies.placement import profile_of
 from policies.policy import NO_POLICY, PolicyView, Rule
 from policies.requests import Requests, Slice, may_ask, read_requests
@@ -232,7 +232,7 @@ def _no_whole(requests: Requests, offer: Offer) -> Iterator[str]:
 def _client(choice: Choice, rule: Rule, settings: Settings) -> str:
     """Return what is set for a client of MPS, and what its slice limits if the choice does not say so already."""
     host_ipc = " and spec.hostIPC is set" if rule.host_ipc else ""
-    limits = "" if choice.reason else f"; {PER_PROCESS}"
+    limits = "" if choice.reason else f"; {client_limits(choice.kind.model)}"
     return (
         f"{choice.wish.place.container.name} runs as user {settings.mps.user_id}{host_ipc}, "
         f"as clients of MPS must{limits}"

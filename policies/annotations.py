@@ -1,19 +1,21 @@
 """The annotations by which leader and node agent talk: their JSON forms, the counting ones of nos, plans.
 
-Reading never fails as a whole: what cannot be understood comes back as a fault that names the annotation,
-and the rest counts. A profile is spelt `1g.5gb+me` in JSON and `1g.5gb.me` in keys.
+Reading never fails as a whole: what cannot be understood comes back as a doubt about its board, and the rest counts. A profile is spelt `1g.5gb+me` in JSON and `1g.5gb.me` in keys.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 
 from policies import names
-from policies.catalogue import MiB, Profile, Start, Total, canonical_profile
+from policies.catalogue import Capability, MiB, Profile, Start, Total, canonical_profile
 from policies.faults import fault
+from policies.legible import UNREADABLE, Doubts, by_board, entries, read_value
+
+_Index = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Placement(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
@@ -74,11 +76,12 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         mode: overrides the node's label for this board.
         compute_slices: compute slices of the board; missing: those of its largest profile.
         memory_units: memory units of the board; missing: those of its largest profile.
+        compute_capability: CUDA's, such as `8.0`, by which generations are told apart; older agents do not say it.
         fault: why it cannot be cut now (a failed operation, a lost board); what exists on it may still serve.
         fixed: its layout is a person's, by a file (docs/adr/0024): it is used as it is, and `profiles` are those that it has.
     """
 
-    index: Annotated[int, msgspec.Meta(ge=0)]
+    index: _Index
     uuid: str
     model: str
     memory_mib: MiB = msgspec.field(name="memoryMiB")
@@ -89,6 +92,7 @@ class BoardInventory(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     mode: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(names.MODES)})$")] | None = None
     compute_slices: Total | None = None
     memory_units: Total | None = None
+    compute_capability: Capability | None = None
     fault: str | None = None
     fixed: bool = False
 
@@ -99,46 +103,74 @@ Layouts = Mapping[int, tuple[Placement, ...]]
 Placed = Mapping[int, tuple[PlacedSlice, ...]]
 """Board index -> its slices with their use."""
 
-Faults = list[str]
-
-_T = TypeVar("_T")
-
 _COUNT_KEY: Final = re.compile(re.escape(names.STATUS_GPU) + r"(\d{1,3})-(.+)-(free|used)", re.ASCII)
 _COUNT: Final = re.compile(r"\d{1,3}", re.ASCII)  # no board has a thousand slices
 
 _inventory = msgspec.json.Decoder(tuple[BoardInventory, ...])
-_placed = msgspec.json.Decoder(dict[int, tuple[PlacedSlice, ...]])
-_layouts = msgspec.json.Decoder(dict[int, tuple[Placement, ...]])
+_placed = msgspec.json.Decoder(dict[_Index, tuple[PlacedSlice, ...]])
+_layouts = msgspec.json.Decoder(dict[_Index, tuple[Placement, ...]])
 _encoder = msgspec.json.Encoder()
 
 
-def read_inventory(annotations: Mapping[str, str], faults: Faults) -> tuple[BoardInventory, ...] | None:
-    """Return the boards that the agent reported, or None if it has not (or not readably: see faults)."""
-    return _read(names.INVENTORY, _inventory, annotations, faults)
+def read_inventory(annotations: Mapping[str, str], doubts: Doubts) -> tuple[BoardInventory, ...] | None:
+    """Return the boards that the agent reported, those that can be read; None if it has reported none."""
+    text = annotations.get(names.INVENTORY)
+    if text is None:
+        return None
+    try:
+        return _inventory.decode(text)
+    except UNREADABLE:
+        found = (
+            read_value(path, value, BoardInventory, index, doubts)
+            for index, path, value in entries(names.INVENTORY, text, doubts)
+        )
+        return tuple(board for board in found if board is not None)
 
 
-def read_status(annotations: Mapping[str, str], faults: Faults) -> Placed | None:
-    """Return the slices that exist, by board, or None if no agent has reported placements."""
-    return _read(names.STATUS_PLACEMENTS, _placed, annotations, faults)
+def read_status(annotations: Mapping[str, str], doubts: Doubts) -> Placed | None:
+    """Return the slices that exist, by board, or None if no agent has reported placements (or nothing of them can be read).
+
+    A slice of which no more than the profile, and perhaps the start, can be read is there, and held by somebody.
+    """
+    text = annotations.get(names.STATUS_PLACEMENTS)
+    if text is None:
+        return None
+    try:
+        return _placed.decode(text)
+    except UNREADABLE:
+        found = by_board(names.STATUS_PLACEMENTS, text, doubts)
+    if found is None:
+        return None
+    return {index: _slices(path, value, index, doubts) for index, path, value in found}
 
 
-def read_layouts(key: str, annotations: Mapping[str, str], faults: Faults) -> Layouts:
-    """Return the layouts of `spec-placements` or `spec-basis` by board; empty if there are none."""
-    layouts = _read(key, _layouts, annotations, faults) or {}
+def read_layouts(key: str, annotations: Mapping[str, str], doubts: Doubts) -> Layouts:
+    """Return the layouts of `spec-placements` or `spec-basis` of the boards of which they can be read as a whole."""
+    text = annotations.get(key)
+    if text is None:
+        return {}
+    try:
+        layouts: Layouts = _layouts.decode(text)
+    except UNREADABLE:
+        found = {
+            index: read_value(path, value, tuple[Placement, ...], index, doubts)
+            for index, path, value in by_board(key, text, doubts) or ()
+        }
+        layouts = {index: layout for index, layout in found.items() if layout is not None}
     return {index: listed(layout) for index, layout in layouts.items()}
 
 
-def read_counts(annotations: Mapping[str, str], faults: Faults) -> dict[int, dict[bool, Counter[str]]]:
-    """Return nos's counting annotations: board -> used? -> profile -> count. What is no count is a fault."""
+def read_counts(annotations: Mapping[str, str], doubts: Doubts) -> dict[int, dict[bool, Counter[str]]]:
+    """Return nos's counting annotations: board -> used? -> profile -> count. What is no count is a doubt."""
     counts: dict[int, dict[bool, Counter[str]]] = {}
     for key, value in annotations.items():
         match = _COUNT_KEY.fullmatch(key)
         if match is None:
             continue
-        if not _COUNT.fullmatch(value):
-            faults.append(fault(f"annotation {key}", value, "is no count from 0 to 999"))
-            continue
         index, profile, state = match.groups()
+        if not _COUNT.fullmatch(value):
+            doubts.append((int(index), fault(f"annotation {key}", value, "is no count from 0 to 999")))
+            continue
         board = counts.setdefault(int(index), {True: Counter(), False: Counter()})
         board[state == "used"][canonical_profile(profile)] += int(value)
     return counts
@@ -173,15 +205,20 @@ def stale_counts(prefix: str, present: Mapping[str, str], written: Mapping[str, 
     return {key: None for key in present if key.startswith(prefix) and key not in written}
 
 
-def _read(key: str, decoder: msgspec.json.Decoder[_T], annotations: Mapping[str, str], faults: Faults) -> _T | None:
-    text = annotations.get(key)
-    if text is None:
+def _slices(path: str, value: object, index: int, doubts: Doubts) -> tuple[PlacedSlice, ...]:
+    """Return those slices of a board that can be read, and as held those of which the profile can be."""
+    slices = read_value(path, value, tuple[PlacedSlice, ...], index, doubts)
+    if slices is None and isinstance(value, list):
+        each = (read_value("", item, PlacedSlice, None, []) or _held(item) for item in value)
+        slices = tuple(item for item in each if item is not None)
+    return slices or ()
+
+
+def _held(item: object) -> PlacedSlice | None:
+    if not isinstance(item, dict) or not isinstance(profile := item.get("profile"), str):
         return None
-    try:
-        return decoder.decode(text)
-    except msgspec.DecodeError as error:
-        faults.append(f"annotation {key}: {error}")
-        return None
+    place = read_value("", item, Placement, None, []) or Placement(profile)
+    return PlacedSlice(profile=place.profile, start=place.start, used=True)
 
 
 def _json(by_board: Layouts | Placed) -> str:

@@ -1,6 +1,7 @@
 """The boards of a node, from what its agent has reported, else from its labels and the tables.
 
-What cannot be understood is a fault of that node; its boards are left alone.
+What cannot be understood is a fault of that node, and the board of which it is told is left alone: what exists on it
+may serve, and nothing is made or destroyed there.
 """
 
 import re
@@ -20,8 +21,9 @@ from policies.annotations import (
     read_inventory,
     read_status,
 )
-from policies.catalogue import BoardModel, Profile, by_product, nominal_gb, size_order
+from policies.catalogue import UNKNOWN, BoardModel, Profile, by_product, nominal_gb, since_volta, size_order
 from policies.doubts import counts_doubts, inventory_doubts, status_doubts
+from policies.legible import Doubts, told
 
 _COUNT: Final = re.compile(r"\d{1,2}", re.ASCII)  # boards of a node
 _MEMORY: Final = re.compile(r"[1-9]\d{0,7}", re.ASCII)  # MiB of a board
@@ -35,8 +37,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     Attributes:
         index: NVML's index.
-        uuid: NVML's UUID; empty where no agent has reported.
-        model: what the board can do.
+        uuid: NVML's UUID; empty where no agent has reported it.
+        model: what the board can do; UNKNOWN where that cannot be read.
         mode: `mig`, `mps` or `timeslicing`.
         slices: what exists on it, sorted by start.
         counted: slices whose places are unknown (nos's counting annotations): (profile, used) pairs.
@@ -76,36 +78,47 @@ def read_boards(
     labels: Mapping[str, str], annotations: Mapping[str, str], mode: str, faults: list[str]
 ) -> tuple[Board, ...]:
     """Return the boards of a node whose label says `mode`, by index; faults are added to."""
-    inventory = read_inventory(annotations, faults)
-    placed = read_status(annotations, faults)
-    counts = {} if placed is not None else read_counts(annotations, faults)
-    kinds = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
-    models = {board.index: board.model for board in kinds}
+    unread: Doubts = []
+    misplaced: Doubts = []
+    inventory = read_inventory(annotations, unread)
+    placed = read_status(annotations, misplaced)
+    counts = {} if placed is not None else read_counts(annotations, misplaced)
+    found = _from_inventory(inventory, mode) if inventory is not None else _from_labels(labels, mode, faults)
+    # Nothing follows of what can be read only in part.
+    blurred = {index for index, _ in (*unread, *misplaced) if index is not None}
+    models = dict.fromkeys(blurred, UNKNOWN) | {board.index: board.model for board in found}
     counted = {index: _pairs(count, models.get(index)) for index, count in counts.items()}
     there = {index: _named(slices, models.get(index)) for index, slices in (placed or {}).items()}
-    fixed = {entry.index for entry in inventory or () if entry.fixed}
-    shared = fixed.union(board.index for board in kinds if board.mode == names.TIMESLICING)
-    doubts = inventory_doubts(inventory or ()) + status_doubts(there, models, shared)
-    doubts += counts_doubts(counted, models, {board.index: board.mode for board in kinds})
-    faults += [what for _, what in doubts]
-    doubtful = dict(reversed(doubts))
+    shared = blurred | {entry.index for entry in inventory or () if entry.fixed}
+    shared |= {board.index for board in found if board.mode == names.TIMESLICING}
+    sharp = {index: pairs for index, pairs in counted.items() if index not in blurred}
+    doubts = [*unread, *misplaced, *inventory_doubts(inventory or ()), *status_doubts(there, models, shared)]
+    doubts += counts_doubts(sharp, models, {board.index: board.mode for board in found})
+    faults += told(doubts)
+    doubtful = {index: what for index, what in reversed(doubts) if index is not None}
+    # What is told of slices, but not of which board, may be told of any of which nothing else is.
+    anywhere = next((what for index, what in misplaced if index is None), "")
+    # A board of which nothing else is known is there all the same, with what is on it.
+    unknown = doubtful.keys() - {board.index for board in found}
     return tuple(
         msgspec.structs.replace(
             board,
-            fault=board.fault or doubtful.get(board.index, ""),
+            fault=board.fault or doubtful.get(board.index, "" if board.index in there else anywhere),
             slices=tuple(sorted(there.get(board.index, ()), key=_by_start)),
             counted=counted.get(board.index, ()),
         )
-        for board in kinds
+        for board in sorted(
+            (*found, *(Board(index=index, uuid="", model=UNKNOWN, mode=mode) for index in unknown)),
+            key=lambda board: board.index,
+        )
     )
 
 
 def inventory_model(entry: BoardInventory) -> BoardModel:
-    """Return the model of a discovered board; what the driver does not say (nominal GB, clients) is the table's.
+    """Return the model of a discovered board; what it does not say (nominal GB, generation) is the table's.
 
     A profile without a start is left out: nothing of it can be made.
     """
-    known = by_product(entry.model)
     largest = max(entry.profiles, key=lambda profile: profile.memory_units, default=None)
     model = BoardModel(
         name=entry.model,
@@ -114,7 +127,7 @@ def inventory_model(entry: BoardInventory) -> BoardModel:
         compute=entry.compute_slices or (largest.compute if largest else 0),
         memory_units=entry.memory_units or (largest.memory_units if largest else 0),
         profiles=tuple(sorted((_with_max(one) for one in entry.profiles if one.starts), key=size_order)),
-        max_clients=known.max_clients if known else 48,
+        volta=since_volta(entry.model, entry.compute_capability),
     )
     return _once(model)
 

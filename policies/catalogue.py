@@ -19,6 +19,11 @@ Units = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Total = Annotated[int, msgspec.Meta(ge=0, le=64)]  # 0 where a board has no MIG
 Start = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 MiB = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+Capability = Annotated[str, msgspec.Meta(pattern=r"^\d{1,2}\.\d{1,2}$")]
+
+_CLIENTS: Final = 48  # of MPS, on one board (NVIDIA's MPS guide, limitations)
+_CLIENTS_BEFORE_VOLTA: Final = 16
+_VOLTA: Final = 7  # the first number of its compute capability
 
 MEDIA: Final = 1 << 16
 """The media engines of a board, in parts that have no meaning but that they add up (see `Profile.media`)."""
@@ -80,7 +85,8 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         compute: compute slices of the board (7 or 4); 0 without MIG.
         memory_units: memory units of the board (8, 4 or 12); 0 without MIG.
         profiles: its MIG profiles, smallest first; empty without MIG.
-        max_clients: MPS clients that one board serves (48, before Volta 16).
+        volta: of NVIDIA's generation Volta or later. Boards before it serve fewer MPS clients, and limit nothing that
+            they use (docs/adr/0033).
     """
 
     name: str
@@ -89,7 +95,12 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     compute: int = 0
     memory_units: int = 0
     profiles: tuple[Profile, ...] = ()
-    max_clients: int = 48
+    volta: bool = True
+
+    @property
+    def max_clients(self) -> int:
+        """Return how many MPS clients one board serves."""
+        return _CLIENTS if self.volta else _CLIENTS_BEFORE_VOLTA
 
     def profile(self, name: str) -> Profile | None:
         """Return the profile of that name (with `+`), or None if this model has none."""
@@ -101,6 +112,10 @@ class BoardModel(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         That is one with as many compute slices and memory units: `7g.79gb` is `7g.80gb`. Where it has none, the name itself.
         """
         return _known_as(self, name)
+
+
+UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
+"""A board of which we know nothing but what is on it, so that nothing can be made there."""
 
 
 def size_order(profile: Profile) -> tuple[int, int, bool, str]:
@@ -119,6 +134,14 @@ def by_product(label: str) -> BoardModel | None:
 def models() -> Iterable[BoardModel]:
     """Return every model of the table."""
     return _models().values()
+
+
+def since_volta(product: str, capability: str | None) -> bool:
+    """Return whether a board is of Volta or later; where it does not say so by its compute capability, by its product."""
+    if capability is not None:
+        return int(capability.partition(".")[0]) >= _VOLTA
+    known = by_product(product)
+    return known is None or known.volta
 
 
 def nominal_gb(product: str, memory_mib: int) -> int:
@@ -252,24 +275,24 @@ _FAMILIES: Final = (
     ),
 )  # fmt: skip
 
-# Boards without MIG: product, MiB that the driver reports, GB of the name, MPS clients.
+# Boards without MIG: product, MiB that the driver reports, GB of the name, whether they are of Volta or later.
 _WITHOUT_MIG: Final = (
-    ("Tesla-T4", 15360, 16, 48),
-    ("Tesla-V100-SXM2-16GB", 16384, 16, 48),
-    ("Tesla-V100-SXM2-32GB", 32768, 32, 48),
-    ("Tesla-V100-PCIE-16GB", 16384, 16, 48),
-    ("Tesla-V100-PCIE-32GB", 32768, 32, 48),
-    ("Tesla-P100-PCIE-16GB", 16384, 16, 16),
-    ("Tesla-P100-SXM2-16GB", 16384, 16, 16),
-    ("NVIDIA-A2", 15356, 16, 48),
-    ("NVIDIA-A10", 23028, 24, 48),
-    ("NVIDIA-A16", 15356, 16, 48),
-    ("NVIDIA-L4", 23034, 24, 48),
-    ("NVIDIA-A40", 46068, 48, 48),
-    ("NVIDIA-L40", 46068, 48, 48),
-    ("NVIDIA-L40S", 46068, 48, 48),
-    ("NVIDIA-RTX-A6000", 49140, 48, 48),
-    ("NVIDIA-RTX-6000-Ada-Generation", 49140, 48, 48),
+    ("Tesla-T4", 15360, 16, True),
+    ("Tesla-V100-SXM2-16GB", 16384, 16, True),
+    ("Tesla-V100-SXM2-32GB", 32768, 32, True),
+    ("Tesla-V100-PCIE-16GB", 16384, 16, True),
+    ("Tesla-V100-PCIE-32GB", 32768, 32, True),
+    ("Tesla-P100-PCIE-16GB", 16384, 16, False),
+    ("Tesla-P100-SXM2-16GB", 16384, 16, False),
+    ("NVIDIA-A2", 15356, 16, True),
+    ("NVIDIA-A10", 23028, 24, True),
+    ("NVIDIA-A16", 15356, 16, True),
+    ("NVIDIA-L4", 23034, 24, True),
+    ("NVIDIA-A40", 46068, 48, True),
+    ("NVIDIA-L40", 46068, 48, True),
+    ("NVIDIA-L40S", 46068, 48, True),
+    ("NVIDIA-RTX-A6000", 49140, 48, True),
+    ("NVIDIA-RTX-6000-Ada-Generation", 49140, 48, True),
 )
 
 
@@ -291,8 +314,8 @@ def _known_as(model: BoardModel, name: str) -> str:
 @cache
 def _models() -> Mapping[str, BoardModel]:
     models = {product: _with_mig(product, family) for family in _FAMILIES for product in family.products}
-    for product, memory_mib, gigabytes, clients in _WITHOUT_MIG:
-        models[product] = BoardModel(name=product, memory_mib=memory_mib, nominal_gb=gigabytes, max_clients=clients)
+    for product, memory_mib, gigabytes, volta in _WITHOUT_MIG:
+        models[product] = BoardModel(name=product, memory_mib=memory_mib, nominal_gb=gigabytes, volta=volta)
     return models
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from policies import names
-from policies.catalogue import BoardModel, by_product, models
+from policies.catalogue import UNKNOWN, BoardModel, by_product, models
 from policies.constraints import Constraints
 from policies.hosts import Hosts
 from policies.placement import bin_gb, profile_of, size_of
@@ -146,7 +146,7 @@ def _size(pod: PodView, amounts: Amounts) -> Size:
 
 def _place_on(node: NodeView) -> Place:
     """Return the boards of one node."""
-    boards = frozenset((board.mode, board.model) for board in node.boards)
+    boards = frozenset((board.mode, board.model) for board in node.boards if board.model != UNKNOWN)
     product = "" if boards else node.labels.get(names.PRODUCT_LABEL, "")
     return _place_of(boards, product, node.labels.get(names.REPLICAS_LABEL, ""))
 

@@ -13,15 +13,13 @@ from policies.annotations import BoardInventory, PlacedSlice
 from policies.catalogue import BoardModel, Profile
 from policies.faults import fault
 from policies.geometry import geometry_of
+from policies.legible import Doubts
 from policies.placement import bin_gb, lay_out
 
 _INVENTORY: Final = f"annotation {names.INVENTORY}"
 _STATUS: Final = f"annotation {names.STATUS_PLACEMENTS}"
 
 _LAST_INDEX: Final = 999  # three digits have room in the annotations of nos; no node has a hundred boards
-
-Doubts = list[tuple[int, str]]
-"""Index of a board and what is wrong with it."""
 
 
 def inventory_doubts(inventory: Collection[BoardInventory]) -> Doubts:
@@ -55,7 +53,8 @@ def status_doubts(
     """Return what cannot be true of slices as they have been reported; `models` are those of the node's boards.
 
     `shared` are the boards that are given in turns, or as a file says. Of these devices are listed as pods can ask for
-    them (docs/adr/0024), under any name and several for one place, so that nothing about their layout follows.
+    them (docs/adr/0024), under any name and several for one place, so that nothing about their layout follows; nor does
+    it of boards of which not everything can be read.
     """
     doubts: Doubts = []
     for index, slices in placed.items():

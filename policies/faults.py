@@ -34,7 +34,8 @@ def fault(path: str, value: object, rule: str) -> str:
 def misfits(value: object, expected: type) -> list[str]:
     """Return a fault for every place where a JSON or YAML value does not have the shape of a type; none if it has.
 
-    Knows what `policies.model` is made of: structs, mappings, lists, scalars, words, `object`, and unions of them.
+    Knows what our types are made of: structs, mappings, lists, scalars with bounds or a pattern, words, `object`, and
+    unions of them.
     """
     return list(_misfits(value, _shape(expected), ""))
 
@@ -61,6 +62,10 @@ def _misfits(value: object, shape: inspect.Type, path: str) -> Iterator[str]:
         case (inspect.VarTupleType(item_type=inner), list()):
             for index, item in enumerate(value):
                 yield from _misfits(item, inner, f"{path}[{index}]")
+        case inspect.IntType(), int() if not _is_within(value, shape):
+            yield fault(path or "document", value, f"must be {_bounds(shape)}")
+        case inspect.StrType(pattern=str(pattern)), str() if not re.search(pattern, value):
+            yield fault(path or "document", value, f"must match {pattern}")
 
 
 def _fields_misfit(value: dict[object, object], shape: inspect.StructType, path: str) -> Iterator[str]:
@@ -113,6 +118,24 @@ def _is_of(value: object, shape: inspect.Type) -> bool:
     if isinstance(shape, inspect.CustomType):
         return True  # `object`: what stands there is read elsewhere
     return type(value) in _KINDS[type(shape)][1]
+
+
+def _is_within(value: int, shape: inspect.IntType) -> bool:
+    low, high = _span(shape)
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _bounds(shape: inspect.IntType) -> str:
+    low, high = _span(shape)
+    if low is not None and high is not None:
+        return f"from {low} to {high}"
+    return f"at least {low}" if high is None else f"at most {high}"
+
+
+def _span(shape: inspect.IntType) -> tuple[int | None, int | None]:
+    """Return the least and the greatest number that is allowed; None where there is no bound."""
+    low = shape.ge if shape.gt is None else shape.gt + 1
+    return low, shape.le if shape.lt is None else shape.lt - 1
 
 
 def _has_words(shape: inspect.Type) -> bool:

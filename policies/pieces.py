@@ -112,6 +112,11 @@ def makes(kind: BoardKind) -> str:
     return f"{model.name} is time-sliced, for pods that name it: {names.MODE}: {names.TIMESLICING}"
 
 
+def client_limits(model: BoardModel) -> str:
+    """Return what a user may rely on with a slice of a board that is made by MPS."""
+    return PER_PROCESS if model.volta else NOT_LIMITED
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 # What a user may rely on, by the way a slice is made; said wherever one is chosen (pain A22).
@@ -243,7 +248,7 @@ def _mps(kind: BoardKind, gigabytes: int) -> Piece:
         profile=f"{gigabytes}gb",
         resource=names.mps_resource(gigabytes),
         memory_kib=memory_kib,
-        text=f"({_gib(memory_kib)} GiB of {model.name}); {PER_PROCESS}",
+        text=f"({_gib(memory_kib)} GiB of {model.name}); {client_limits(model)}",
         part=gigabytes,
         whole=model.nominal_gb,
     )

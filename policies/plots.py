@@ -14,9 +14,6 @@ from policies.geometry import Placements
 
 _REMEMBERED: Final = 1 << 16  # boards; some 20 MiB when full, more than a large cluster has
 
-UNKNOWN: Final = BoardModel(name="", memory_mib=0, nominal_gb=0)
-"""A board of which we know nothing, so that nothing can be made on it."""
-
 
 class Face(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What decides what a board can bear: boards with the same are one class for the planner.

@@ -13,7 +13,7 @@ import msgspec
 from policies import names
 from policies.annotations import Placement
 from policies.boards import Board
-from policies.catalogue import BoardModel
+from policies.catalogue import UNKNOWN, BoardModel
 from policies.model import Taint
 from policies.needs import is_slice
 from policies.placement import bin_gb, capacity_for, lay_out, profile_of, resource_of
@@ -133,7 +133,8 @@ def held(cuts: Cuts) -> Counter[tuple[BoardKind, str]]:
 
 def site_of(node: NodeView) -> Site | None:
     """Return a node as admission sees it; None if it has neither GPUs nor slices."""
-    cuts = _shared(Cuts(tuple(_cut(board) for board in node.boards)))
+    # What is on a board of which nothing else is known, the node announces, and that is all that is to be had there.
+    cuts = _shared(Cuts(tuple(_cut(board) for board in node.boards if board.model != UNKNOWN)))
     kinds = tuple(sorted({cut.kind for cut in cuts.boards}, key=lambda kind: kind.order))
     announced = frozenset(
         name

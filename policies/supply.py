@@ -13,10 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from policies.annotations import Placement, listed
+from policies.catalogue import UNKNOWN
 from policies.needs import is_slice
 from policies.occupancy import closed, held_by_ended, named, occupied, overbooked, tally, vacated
 from policies.placement import profile_of
-from policies.plots import UNKNOWN, Face, Plot, once, plot_of, unused
+from policies.plots import Face, Plot, once, plot_of, unused
 from policies.view import NodeView, PodView
 
 _ONE_POD: Final = ("pods", 1000)

@@ -19,6 +19,7 @@ from policies.boards import Board, read_boards
 from policies.budgets import BudgetView
 from policies.constraints import Constraints, constraints_of
 from policies.governing import QuotaView
+from policies.legible import Doubts, told
 from policies.model import Condition, Node, Pod, Taint
 from policies.needs import gpu_moments, is_gpu, is_slice, peak_request
 from policies.policy import PolicyView
@@ -241,6 +242,10 @@ def view_node(node: Node) -> NodeView:
     status, spec = node.status, node.spec
     faults: list[str] = []
     mode = read_mode(labels, faults)
+    boards = read_boards(labels, annotations, mode, faults) if mode else ()
+    doubts: Doubts = []
+    layouts = read_layouts(names.SPEC_PLACEMENTS, annotations, doubts)
+    faults += told(doubts)
     return NodeView(
         name=node.metadata.name or "",
         labels=labels,
@@ -248,10 +253,10 @@ def view_node(node: Node) -> NodeView:
         ready=any(c.type == "Ready" and c.status == "True" for c in (status and status.conditions) or ()),
         cordoned=bool(spec and spec.unschedulable),
         managed=bool(mode),
-        boards=read_boards(labels, annotations, mode, faults) if mode else (),
+        boards=boards,
         allocatable=_amounts(status.allocatable if status else None, "status.allocatable", faults),
         capacity=_amounts(status.capacity if status else None, "status.capacity", faults),
-        spec=read_layouts(names.SPEC_PLACEMENTS, annotations, faults),
+        spec=layouts,
         spec_plan=annotations.get(names.SPEC_PLAN, ""),
         status_plan=annotations.get(names.STATUS_PLAN, ""),
         cut=annotations.get(names.SPEC_CUT, ""),

@@ -20,6 +20,7 @@ from policies.annotations import (
     read_layouts,
     read_status,
 )
+from policies.legible import Doubts, told
 from policies.model import Condition, Node
 from policies.needs import is_slice
 from policies.placement import bin_gb, resource_of
@@ -124,10 +125,14 @@ def read_node(raw: bytes) -> NodeState:
         key: value for key, value in (node.metadata.annotations or {}).items() if key.startswith(names.PREFIX)
     }
     faults: list[str] = []
+    doubts: Doubts = []
+    mode = read_mode(labels, faults)
+    inventory, reported = read_inventory(annotations, doubts), read_status(annotations, doubts)
+    order = _order(annotations, doubts)
     return NodeState(
         name=node.metadata.name or "",
         uid=node.metadata.uid or "",
-        mode=read_mode(labels, faults),
+        mode=mode,
         labels=labels,
         annotations=annotations,
         capacity=_nvidias(status.capacity if status else None),
@@ -135,19 +140,19 @@ def read_node(raw: bytes) -> NodeState:
         condition=next(
             (c for c in (status and status.conditions) or () if c.type == names.PARTITIONING_CONDITION), None
         ),
-        inventory=read_inventory(annotations, faults) or (),
-        reported=read_status(annotations, faults) or {},
-        order=_order(annotations, faults),
-        faults=tuple(faults),
+        inventory=inventory or (),
+        reported=reported or {},
+        order=order,
+        faults=(*faults, *told(doubts)),
     )
 
 
-def _order(annotations: Mapping[str, str], faults: list[str]) -> Order | None:
+def _order(annotations: Mapping[str, str], doubts: Doubts) -> Order | None:
     plan = annotations.get(names.SPEC_PLAN, "")
     order = Order(
         plan=plan,
-        target=read_layouts(names.SPEC_PLACEMENTS, annotations, faults),
-        basis=read_layouts(names.SPEC_BASIS, annotations, faults),
+        target=read_layouts(names.SPEC_PLACEMENTS, annotations, doubts),
+        basis=read_layouts(names.SPEC_BASIS, annotations, doubts),
         cut=annotations.get(names.SPEC_CUT) == plan,
     )
     return order if plan and plan != annotations.get(names.STATUS_PLAN, "") else None

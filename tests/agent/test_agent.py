@@ -434,8 +434,23 @@ def test_an_order_that_cannot_be_read_is_dealt_with_and_named():
     assert world.dealt_with
     status, reason, message = world.condition()
     assert (status, reason) == ("False", "NodeUnreadable")
-    assert message.startswith("annotation nos.nebuly.com/spec-placements: Expected `array`, got `int`")
+    assert message == "annotation nos.nebuly.com/spec-placements: board 0: 3: must be a list, not a number"
     assert world.reported() == ["3g.20gb@0 free"]
+
+
+def test_of_an_order_that_can_be_read_in_part_that_part_is_carried_out():
+    """What cannot be read of GPU 0 is no order to destroy what is on it."""
+    world = World({0: [("3g.20gb", 0)]}, count=2)
+    order = {"0": [{"profile": "3g.20gb", "start": "x"}], "1": [{"profile": "3g.20gb", "start": 4}]}
+    basis = {"0": [{"profile": "3g.20gb", "start": 0}]}
+    notes = {names.SPEC_PLACEMENTS: json.dumps(order), names.SPEC_BASIS: json.dumps(basis)}
+    world.annotate({names.SPEC_PLAN: "7", **notes})
+    world.run()
+    assert world.dealt_with
+    _, _, message = world.condition()
+    path = "annotation nos.nebuly.com/spec-placements: board 0"
+    assert message == f"{path}: [0].start: x: must be a whole number, not text"
+    assert (world.reported(0), world.reported(1)) == (["3g.20gb@0 free"], ["3g.20gb@4 free"])
 
 
 @pytest.mark.parametrize(

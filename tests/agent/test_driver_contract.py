@@ -20,6 +20,7 @@ from reconciler.agent.simulated.memory import Memory
 from tests.agent.hardware import NvmlHardware, SimulatedHardware
 from tests.builders import A30, A100, H100, T4
 from tests.nvml.library import needs_gcc
+from tests.nvml.machine import HARDWARE
 
 GPU, OTHER = "GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000002"
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
@@ -67,6 +68,7 @@ def board(index, uuid, product, mig, switch):
         switch=switch,
         compute_slices=model.compute,
         memory_units=model.memory_units,
+        compute_capability=HARDWARE[product][2],
     )
 
 

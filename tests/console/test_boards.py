@@ -118,3 +118,24 @@ def test_slices_left_from_another_mode_are_as_wide_as_they_were():
         "gpu-1  0 mig  |12gb                           |. . . . . . . . . . . . . . . .|",
         "              |web/a                          |                               |",
     ]
+
+
+def test_a_board_of_which_nobody_can_read_how_large_it_is_shows_what_is_on_it():
+    slices = [
+        {"profile": "1g.6gb", "start": 0, "used": True, "pod": "web/a"},
+        {"profile": "2g.12gb", "start": 2, "used": False},
+    ]
+    node = view_node(
+        make_node(
+            "gpu-1",
+            A30,
+            annotations={"nos.nebuly.com/gpu-inventory": '[{"index": 0}, {"index": 1}]'},
+            placements={"0": slices, "1": []},
+        )
+    )
+    assert draw([node]).splitlines() == [
+        "gpu-1  0 mig  |1g.6gb                         |2g.12gb                        |",
+        "              |web/a                          |-                              |",
+        "gpu-1  1 mig  |",
+        "              |",
+    ]

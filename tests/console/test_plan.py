@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from console.cli import main
 from tests.apiserver.steps import listing
-from tests.builders import A30, raw_node, raw_pod
+from tests.builders import A30, A100, raw_node, raw_pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GATE = "nos.nebuly.com/admission"
@@ -259,3 +259,22 @@ def test_why_a_pod_waits_is_said_in_the_same_words_everywhere(cluster, verb):
     options = cluster(nodes=[NODE], pods=[HOLDS, gated("team-a/whole", "4g.24gb")])
     said = CliRunner().invoke(main, [*verb, *options]).stdout
     assert "needs 4g.24gb; no board has 24 GB free (the freest of 1 has 18 GB)" in said
+
+
+def test_a_board_that_cannot_be_read_is_told_of_and_left_alone_and_its_neighbour_is_cut(run):
+    """`switch: admin`, or whatever else its agent said of it, is not for us to override by what tables say of its model."""
+    profile = {"name": "7g.40gb", "id": 0, "compute": 7, "memoryUnits": 8, "memoryMiB": 40192, "starts": [0]}
+    boards = [
+        {"index": index, "uuid": f"GPU-{index}", "model": A100, "memoryMiB": mib, "mig": True, "profiles": [profile]}
+        for index, mib in ((0, 40536), (1, 0))
+    ]
+    notes = {"nos.nebuly.com/gpu-inventory": json.dumps(boards)}
+    node = raw_node("n1", A100, annotations=notes, placements={"0": [], "1": []})
+    told = json.loads(run(node, gated("ml/a", "7g.40gb"), gated("ml/b", "7g.40gb"), options=("-o", "json")).stdout)
+    assert {name: [board["index"] for board in node["gpus"]] for name, node in told["nodes"].items()} == {"n1": [0]}
+    assert told["problems"] == [
+        {
+            "object": "Node n1",
+            "message": "annotation nos.nebuly.com/gpu-inventory: board 1: memoryMiB: 0: must be from 1 to 16777216",
+        }
+    ]

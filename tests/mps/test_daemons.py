@@ -39,6 +39,15 @@ def test_a_daemon_serves_its_board_with_the_limit_that_it_was_given(node):
     assert f"using socket {node.site.root}/{GPU}/pipe/control on {GPU}" in node.output(GPU)
 
 
+def test_a_daemon_of_a_board_that_limits_nothing_is_given_no_limit(node):
+    """Before Volta: clients were seen to fail where one is set."""
+    daemons = node.supervisor()
+    daemons.start(GPU, None)
+    daemons.limit(GPU, None)
+    assert daemons.fault(GPU) is None
+    assert node.ask(GPU, "limits") == ""
+
+
 def test_the_clients_user_reaches_the_socket_and_only_the_daemon_makes_files_beside_it(node):
     node.supervisor().start(GPU, 1000)
     modes = {

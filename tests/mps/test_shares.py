@@ -87,6 +87,22 @@ def test_a_container_gets_its_limit_its_daemon_and_the_daemons_shared_memory(dev
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "capability"),
+    [
+        pytest.param("Tesla-P40", "6.1", id="by-what-it-says"),
+        pytest.param("Tesla-P100-PCIE-16GB", None, id="by-the-table"),
+    ],
+)
+def test_before_volta_nothing_is_limited_and_neither_daemon_nor_container_is_told_to(model, capability):
+    entry = msgspec.structs.replace(board(model, 24576), compute_capability=capability)
+    assert backstop_mib(entry, [Slice("4gb")]) is None
+    pipe = "/run/apportion/mps/GPU-0a/pipe"
+    grant = Sharing(MpsSite(), lambda: (entry,))(Device("GPU-0a/4gb/0", GPU, Slice("4gb"), GPU))
+    assert grant.envs == {"CUDA_MPS_PIPE_DIRECTORY": pipe}
+    assert [mount.host_path for mount in grant.mounts] == [pipe, "/dev/shm"]
+
+
 def test_other_devices_need_nothing_of_this():
     sharing = Sharing(MpsSite(), Driver().boards)
     assert sharing(Device("GPU-0a/3g.20gb/4", GPU, Slice("3g.20gb", 4), "MIG-1")) == Grant()

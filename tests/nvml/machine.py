@@ -13,21 +13,22 @@ import pynvml
 from tests.nvml.library import library
 from tests.policies.facts import BOARDS, COMPUTE, TABLES, UNITS, name_of
 
-AMPERE, HOPPER, BLACKWELL, TURING = 7, 9, 10, 6
+PASCAL, TURING, AMPERE, HOPPER, BLACKWELL = 4, 6, 7, 9, 10
 
-# product: (NVML's name, architecture, MiB that the driver reports, processors of 1g, 1g double, 2g, 3g, 4g, all)
+# product: (NVML's name, architecture, compute capability, MiB that the driver reports, processors of 1g, 1g double, 2g, 3g, 4g, all)
 HARDWARE = {
-    "NVIDIA-A30": ("NVIDIA A30", AMPERE, 24576, (14, 14, 28, 42, 56, 56)),
-    "NVIDIA-A100-SXM4-40GB": ("NVIDIA A100-SXM4-40GB", AMPERE, 40960, (14, 14, 28, 42, 56, 98)),
-    "NVIDIA-A100-SXM4-80GB": ("NVIDIA A100-SXM4-80GB", AMPERE, 81920, (14, 14, 28, 42, 56, 98)),
-    "NVIDIA-H100-80GB-HBM3": ("NVIDIA H100 80GB HBM3", HOPPER, 81559, (16, 26, 32, 60, 64, 132)),
-    "NVIDIA-H100-NVL": ("NVIDIA H100 NVL", HOPPER, 95830, (16, 26, 32, 60, 64, 132)),
-    "NVIDIA-H200": ("NVIDIA H200", HOPPER, 143771, (16, 26, 32, 60, 64, 132)),
-    "NVIDIA-B200": ("NVIDIA B200", BLACKWELL, 183359, (18, 30, 36, 70, 72, 148)),
+    "NVIDIA-A30": ("NVIDIA A30", AMPERE, "8.0", 24576, (14, 14, 28, 42, 56, 56)),
+    "NVIDIA-A100-SXM4-40GB": ("NVIDIA A100-SXM4-40GB", AMPERE, "8.0", 40960, (14, 14, 28, 42, 56, 98)),
+    "NVIDIA-A100-SXM4-80GB": ("NVIDIA A100-SXM4-80GB", AMPERE, "8.0", 81920, (14, 14, 28, 42, 56, 98)),
+    "NVIDIA-H100-80GB-HBM3": ("NVIDIA H100 80GB HBM3", HOPPER, "9.0", 81559, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-H100-NVL": ("NVIDIA H100 NVL", HOPPER, "9.0", 95830, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-H200": ("NVIDIA H200", HOPPER, "9.0", 143771, (16, 26, 32, 60, 64, 132)),
+    "NVIDIA-B200": ("NVIDIA B200", BLACKWELL, "10.0", 183359, (18, 30, 36, 70, 72, 148)),
     "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition": (
-        "NVIDIA RTX PRO 6000 Blackwell Server Edition", BLACKWELL, 97887, (46, 46, 94, 188, 188, 188),
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition", BLACKWELL, "12.0", 97887, (46, 46, 94, 188, 188, 188),
     ),
-    "Tesla-T4": ("Tesla T4", TURING, 15360, ()),
+    "Tesla-T4": ("Tesla T4", TURING, "7.5", 15360, ()),
+    "Tesla-P40": ("Tesla P40", PASCAL, "6.1", 24576, ()),
 }  # fmt: skip
 ENUMS = {
     "1g": 0, "2g": 1, "3g": 2, "4g": 3, "7g": 4, "1g+me": 7, "2g+me": 8, "1gD": 9, "1g+gfx": 10, "2g+gfx": 11, "4g+gfx": 12,
@@ -164,11 +165,11 @@ def _instances(handle):
 
 
 def _board(board, product, mig, named):
-    name, architecture, total, processors = HARDWARE[product]
+    name, architecture, capability, total, processors = HARDWARE[product]
     table, _, gib = BOARDS.get(product, (None, None, None))
     compute = COMPUTE[table] if table else 0
     live = "live" if architecture >= HOPPER else "admin"
-    yield f"board {board} {total} 600 {compute} {architecture} {live} {int(mig and compute > 0)} {name}"
+    yield f"board {board} {total} 600 {compute} {architecture} {capability} {live} {int(mig and compute > 0)} {name}"
     for kind, (slices, units, starts, most, identifier) in (TABLES[table] if table else {}).items():
         # Printed GiB are eighths and sixteenths, rounded to two decimals.
         mib = round(float(gib[units]) * 16) * 64 if units in gib else total * units // UNITS[table]

@@ -3,7 +3,7 @@
  * In the directory named by MOCK_NVML are
  *   boards   what the machine has, read when there is no state yet:
  *              driver VERSION
- *              board UUID MIB RESERVED COMPUTE ARCHITECTURE live|admin MODE NAME...
+ *              board UUID MIB RESERVED COMPUTE ARCHITECTURE CAPABILITY live|admin MODE NAME...
  *              profile ENUM ID SLICES UNITS MAX MIB SM MEDIA START,START... NAME   (of the board before it; NAME "-": an
  *                old driver that gives none); MEDIA: 0 -me, 1 plain, 2 +me, 3 +me.all
  *   control  what goes wrong now, read at every call:
@@ -35,7 +35,7 @@ typedef struct { uint start, size; } Placement;
 typedef struct { int known; uint id, slices, units, max, sm, media, starts; uint at[STARTS]; ull mib; char name[64]; } Profile;
 typedef struct { int used; uint id, profile, start, slices; } Part;                  /* a compute instance */
 typedef struct { int used; uint id, kind; Placement at; Part parts[PARTS]; } Instance; /* kind: index in profiles */
-typedef struct { char uuid[80], name[96]; uint mib, reserved, compute, arch, live, mig, current, pending, mode;
+typedef struct { char uuid[80], name[96]; uint mib, reserved, compute, arch, major, minor, live, mig, current, pending, mode;
                  Profile profiles[PROFILES]; Instance instances[INSTANCES]; } Board;
 typedef struct { uint boot, boards; char driver[80]; Board board[BOARDS]; } State;
 typedef struct EventSet { long read; uint watched, waiting; struct EventSet *next; } EventSet;
@@ -71,8 +71,8 @@ static void power_on(void) {
     Profile p = {.known = 1};
     Board b = {0};
     if (sscanf(line, "driver %79s", state->driver) == 1) continue;
-    if (sscanf(line, "board %79s %u %u %u %u %15s %u %95[^\n]", b.uuid, &b.mib, &b.reserved, &b.compute, &b.arch, how,
-               &b.current, b.name) == 8) {
+    if (sscanf(line, "board %79s %u %u %u %u %u.%u %15s %u %95[^\n]", b.uuid, &b.mib, &b.reserved, &b.compute, &b.arch,
+               &b.major, &b.minor, how, &b.current, b.name) == 10) {
       b.live = !strcmp(how, "live"), b.mig = b.compute > 0, b.pending = b.current;
       *(board = &state->board[state->boards++]) = b;
     } else if (sscanf(line, "profile %u %u %u %u %u %llu %u %u %255s %63s", &kind, &p.id, &p.slices, &p.units, &p.max,
@@ -332,6 +332,12 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, MemoryV2 *memory) {
 
 int nvmlDeviceGetArchitecture(void *device, uint *architecture) {
   CALL("nvmlDeviceGetArchitecture", board_of(device), *architecture = board_of(device)->arch);
+}
+
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
+  CALL("nvmlDeviceGetCudaComputeCapability", board_of(device), {
+    *major = (int)board_of(device)->major, *minor = (int)board_of(device)->minor;
+  });
 }
 
 int nvmlDeviceGetComputeMode(void *device, uint *mode) {

@@ -77,6 +77,12 @@ def test_models_are_mixed_and_indices_are_nvmls(machine, driver):
     assert [(b.compute_slices, b.memory_units) for b in driver.boards()] == [(4, 4), (0, 0), (7, 8)]
 
 
+def test_generations_are_told_by_cudas_compute_capability(machine, driver):
+    """Of a board before Volta no table has to know the name, for nobody to plan more clients on it than it serves."""
+    machine("Tesla-P40", T4, B200, mig=False)
+    assert [board.compute_capability for board in driver.boards()] == ["6.1", "7.5", "10.0"]
+
+
 def test_what_a_driver_holds_back_for_itself_changes_no_name_and_no_total(machine, driver):
     """A15: used and free of version 2 leave out what is reserved; only the total counts here, which is one and the same."""
     one = machine(A100, named=False)
@@ -90,6 +96,7 @@ def test_what_a_driver_holds_back_for_itself_changes_no_name_and_no_total(machin
         pytest.param("nvmlDeviceGetName", "unknown", "timeslicing", id="no-name"),
         pytest.param("nvmlDeviceGetUUID", "unknown", "timeslicing", id="no-uuid"),
         pytest.param("nvmlDeviceGetMigMode", A100, None, id="no-mode"),
+        pytest.param("nvmlDeviceGetCudaComputeCapability", A100, None, id="no-generation"),
         pytest.param("nvmlDeviceGetGpuInstanceProfileInfoV", A100, None, id="no-profiles"),
         pytest.param("nvmlDeviceGetGpuInstancePossiblePlacements_v2", A100, None, id="no-placements"),
     ],

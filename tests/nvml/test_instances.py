@@ -463,6 +463,19 @@ def test_the_backstop_follows_the_largest_slice(machine, tmp_path):
     assert limits == [960, 3840, 9600, 9600, 3840, 1920, 960]
 
 
+def test_a_board_before_volta_serves_16_clients_and_its_daemon_is_given_no_limit(machine, tmp_path):
+    (board,) = machine("Tesla-P40").uuids
+    daemons = NoProcesses()
+    driver = NvmlDriver(MpsBoards(Bins(tmp_path / "bins.json"), daemons))
+    driver.enable_mps(board)
+    for ordinal in range(16):
+        driver.create(board, Slice("1gb", None, ordinal))
+    with pytest.raises(InsufficientResources, match="no more than 16 MPS clients on one board"):
+        driver.create(board, Slice("1gb", None, 16))
+    driver.destroy(board, Slice("1gb", None, 15))
+    assert daemons.limits == {board: None}
+
+
 def test_clients_are_those_of_mps(machine, driver):
     one = machine(T4, T4)
     one.use_by_mps(one.uuids[1], 4711, 300)

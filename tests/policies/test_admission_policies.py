@@ -412,6 +412,15 @@ def test_who_asks_for_an_mps_slice_by_name_is_told_what_is_set_for_it():
     assert review(admitted(raw, under(), MPS), under(), MPS).warnings == ()
 
 
+def test_of_an_mps_slice_of_a_board_before_volta_is_said_that_nothing_is_limited():
+    """docs/adr/0033."""
+    older = make_node(product="Tesla-P100-PCIE-16GB", mode="mps")
+    assert review(gpus(1, "nvidia.com/gpu-8gb"), under(), older).warnings == (
+        "main runs as user 1000 and spec.hostIPC is set, as clients of MPS must; "
+        "nothing is limited: neither memory nor compute, no fault isolation",
+    )
+
+
 # Devices --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """All misfits of a value at once, each with its path."""
 
+from typing import Annotated
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -84,3 +86,20 @@ def test_there_are_misfits_exactly_where_decoding_fails(value, expected):
         assert misfits(value, expected)
     else:
         assert misfits(value, expected) == []
+
+
+class _Bounded(msgspec.Struct):
+    least: Annotated[int, msgspec.Meta(gt=2)] = 3
+    most: Annotated[int, msgspec.Meta(le=9)] = 0
+    between: Annotated[int, msgspec.Meta(ge=1, lt=3)] | None = None
+    named: Annotated[str, msgspec.Meta(pattern="^[ab]+$")] = "a"
+
+
+def test_bounds_and_patterns_are_told():
+    assert misfits({"least": 2, "most": 10, "between": 3, "named": "abc"}, _Bounded) == [
+        "least: 2: must be at least 3",
+        "most: 10: must be at most 9",
+        "between: 3: must be from 1 to 2",
+        "named: abc: must match ^[ab]+$",
+    ]
+    assert misfits({"least": 3, "most": 9, "between": 1, "named": "ab"}, _Bounded) == []

@@ -358,6 +358,9 @@ def test_every_wish_that_nothing_serves_is_told():
          "nos.nebuly.com/gpu-memory 10GB -> nvidia.com/gpu-10gb (10 GiB of NVIDIA-A100-SXM4-40GB); memory limit per process, no fault isolation"),
         (share("0.5"), make_node(product=T4, mode="mps"),
          "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/gpu-8gb (7.5 GiB of Tesla-T4); memory limit per process, no fault isolation"),
+        (share("0.5"), make_node(product="Tesla-P100-PCIE-16GB", mode="mps"),
+         "nos.nebuly.com/gpu-fraction 0.5 -> nvidia.com/gpu-8gb (8 GiB of Tesla-P100-PCIE-16GB); "
+         "nothing is limited: neither memory nor compute, no fault isolation"),
     ],
 )  # fmt: skip
 def test_the_choice_is_said_in_one_sentence(pod, node, reason):

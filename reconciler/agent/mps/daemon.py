@@ -56,7 +56,7 @@ class Daemon:
     Args:
         site: where it lives.
         board: UUID of its board.
-        limit_mib: memory that no client may exceed.
+        limit_mib: memory that no client may exceed; None where the board limits nothing.
         again: whether it is started where it does not run.
         pace: how patient we are.
         changed: called, by any thread, when the board gets a fault, another one, or is rid of it.
@@ -68,7 +68,7 @@ class Daemon:
         self,
         site: MpsSite,
         board: str,
-        limit_mib: int,
+        limit_mib: int | None,
         *,
         again: bool = True,
         pace: Pace,
@@ -102,12 +102,13 @@ class Daemon:
             return f"its MPS control daemon has not been checked for {age_s:.0f} s"
         return self._fault
 
-    def limit(self, mib: int) -> None:
+    def limit(self, mib: int | None) -> None:
         """Let no client have more memory than this; daemons that are started later as well. Raises DriverError."""
         self._limit_mib = mib
         if self._fault:
             raise DriverError(self._fault)
-        self._control.limit(mib)
+        if mib is not None:
+            self._control.limit(mib)
 
     def stop(self) -> None:
         """End it, with its servers, whether it serves or not, and whoever started it. Raises nothing."""
@@ -176,7 +177,8 @@ class Daemon:
         process = found or Process.start(self._site, self._board)
         try:
             self._await_answer(process)
-            self._control.limit(self._limit_mib)
+            if self._limit_mib is not None:
+                self._control.limit(self._limit_mib)
             self._check()
         except (DriverError, OSError):
             if not found:

@@ -28,8 +28,13 @@ def limit_mib(board: BoardInventory, profile: str) -> int:
     return gigabytes * board.memory_mib // inventory_model(board).nominal_gb
 
 
-def backstop_mib(board: BoardInventory, slices: Iterable[Slice]) -> int:
-    """Return the memory that no client of a board may exceed, in MiB: that of its largest slice; of 1 GB where none is."""
+def backstop_mib(board: BoardInventory, slices: Iterable[Slice]) -> int | None:
+    """Return the memory that no client of a board may exceed, in MiB: that of its largest slice; of 1 GB where none is.
+
+    None before Volta, where MPS knows no limits: NVIDIA gives none there, and clients were seen to fail with one.
+    """
+    if not inventory_model(board).volta:
+        return None
     return max((limit_mib(board, item.profile) for item in slices), default=limit_mib(board, "1gb"))
 
 
@@ -45,7 +50,7 @@ class Sharing:
         self._site, self._boards = site, boards
 
     def __call__(self, device: Device) -> Grant:
-        """Return limit, daemon and shared memory; nothing for a device that is no MPS slice. Raises DriverError."""
+        """Return limit, where there is one, daemon and shared memory; nothing if it is no MPS slice. Raises DriverError."""
         if bin_gb(device.item.profile) is None:
             return Grant()
         board = next((board for board in self._boards() if board.uuid == device.board), None)
@@ -53,8 +58,10 @@ class Sharing:
             raise InvalidArgument(f"there is no board {device.board}")
         # The same path as on the node: slices of two boards then ask for two daemons, which is refused.
         pipes = str(self._site.pipes(device.board))
+        limited = inventory_model(board).volta
+        limit = {LIMIT: f"{FIRST}={limit_mib(board, device.item.profile)}M"} if limited else {}
         return Grant(
-            envs={LIMIT: f"{FIRST}={limit_mib(board, device.item.profile)}M", PIPES: pipes},
+            envs={**limit, PIPES: pipes},
             mounts=(
                 Mount(host_path=pipes, container_path=pipes),
                 Mount(host_path=str(SHM), container_path=str(SHM)),

@@ -20,7 +20,7 @@ class Supervisor:
         self._site, self._pace, self._changed = site, pace or Pace(), changed
         self._daemons: dict[str, Daemon] = {}
 
-    def start(self, board: str, limit_mib: int, *, again: bool = True) -> None:
+    def start(self, board: str, limit_mib: int | None, *, again: bool = True) -> None:
         """Keep a daemon for a board from now on: the one that runs, or a new one; unless `again`, only as long as it runs.
 
         Raises nothing: see `fault`.
@@ -33,7 +33,7 @@ class Supervisor:
 
     def stop(self, board: str) -> None:
         """End the daemon of a board, whether we or an agent before us kept it, with whatever uses it. Raises nothing."""
-        (self._daemons.pop(board, None) or self._daemon(board, 0, again=False)).stop()
+        (self._daemons.pop(board, None) or self._daemon(board, None, again=False)).stop()
 
     def kept(self, board: str) -> bool:
         """Return whether a daemon is kept for a board, whether it serves or not."""
@@ -48,8 +48,8 @@ class Supervisor:
         daemon = self._daemons.get(board)
         return daemon.fault() if daemon else None
 
-    def limit(self, board: str, mib: int) -> None:
-        """Let no client of a board have more memory than this. Raises DriverError if its daemon cannot serve."""
+    def limit(self, board: str, mib: int | None) -> None:
+        """Let no client of a board have more memory than this, if anything. Raises DriverError if its daemon cannot serve."""
         daemon = self._daemons.get(board)
         if daemon is None:
             raise DriverError(f"no MPS control daemon is kept for {board}")
@@ -63,5 +63,5 @@ class Supervisor:
         for daemon in leaving:
             daemon.leave()
 
-    def _daemon(self, board: str, limit_mib: int, *, again: bool) -> Daemon:
+    def _daemon(self, board: str, limit_mib: int | None, *, again: bool) -> Daemon:
         return Daemon(self._site, board, limit_mib, again=again, pace=self._pace, changed=self._changed)

@@ -1,4 +1,4 @@
-"""What a board is and can be cut into, by NVML alone: name, memory, MIG profiles with their placements.
+"""What a board is and can be cut into, by NVML alone: name, memory, generation, MIG profiles with their placements.
 
 Profiles are asked for by NVML's enum and created by the `id` that it answers: these are different numbers. A driver may
 answer several enums with one profile; the first counts.
@@ -98,8 +98,10 @@ def describe(board: Board) -> Board:
     profiles = () if mig is None else tuple(sorted(_profiles(handle, memory_mib), key=size_order))
     if mig and not profiles:
         raise DriverError(f"describe GPU {board.inventory.index}: MIG mode is on, but the driver names no profile")
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     inventory = msgspec.structs.replace(
         board.inventory,
+        compute_capability=f"{major}.{minor}",
         profiles=profiles,
         mig_capable=bool(profiles),
         switch="live" if profiles and _switches_live(handle) else "admin",
