@@ -150,6 +150,34 @@ def test_what_must_go_goes_at_once_if_somebody_waits_for_that_though_room_for_ot
 
 
 @pytest.mark.parametrize(
+    ("boards", "asked"),
+    [
+        # The fullest board comes first, but what is free there is still the victim's.
+        pytest.param(
+            {"n1": [used("2g.12gb", 0), used("1g.6gb", 2)], "n2": [free("1g.6gb", 0)]}, 1, id="on-another-node"
+        ),
+        pytest.param(
+            {name: [used("1g.6gb", 0), free("1g.6gb", 1)] for name in ("n1", "n2")}, 2, id="on-nodes-that-victims-leave"
+        ),
+    ],
+)
+def test_nobody_waits_for_a_victim_who_finds_his_slice_elsewhere_at_once(boards, asked):
+    nodes = [node(name, A30, placements={"0": slices}) for name, slices in boards.items()]
+    pods = [
+        bound(f"x/{name}-{item['start']}", name, item["profile"])
+        for name, slices in boards.items()
+        for item in slices
+        if item["used"]
+    ]
+    wait = [f"ml/{number}" for number in range(asked)]
+    view = begin(cluster(nodes, [*pods, *(gated(key, "1g.6gb", created=at(0)) for key in wait)]))
+    for pod in view.pods:
+        if pod.node and "nvidia.com/mig-1g.6gb" in pod.request:
+            view = leaving(view, pod.key, "ml/that-comes-no-more")
+    assert released_keys(settle(view)) == wait
+
+
+@pytest.mark.parametrize(
     ("created", "goes"),
     [
         pytest.param(30, [], id="half-a-minute-later"),
