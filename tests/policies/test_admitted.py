@@ -245,6 +245,27 @@ def test_a_claimant_gets_what_a_victim_leaves_though_its_node_is_being_cut_just_
     assert (decision.ungate, decision.planned.keys()) == ((), {"ml/two", "ml/three"})
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not-told-yet"])
+def test_a_slice_that_is_being_made_counts_once_though_its_board_does_not_show_yet_who_holds_the_others(told):
+    """The pair needs n1's free 3g and the one that is coming, so who finds its own elsewhere is kept off n1."""
+    ones = [free("1g.5gb", 4), free("1g.5gb", 5)]
+    order = ordered('{"1": [{"profile": "3g.20gb", "start": 0}, {"profile": "1g.5gb", "start": 4}, {"profile": "1g.5gb", "start": 5}]}', at_s=0)  # fmt: skip
+    nodes = [
+        node("n0", placements={"0": [free("3g.20gb", 4)]}),
+        node("n1", count=2, placements={"0": [free("3g.20gb", 0)], "1": ones}, annotations=order),
+    ]
+    pods = [
+        bound("x/one", "n1", "1g.5gb"),
+        bound("x/other", "n1", "1g.5gb"),
+        gated("ml/pair", "3g.20gb", count=2, created=at(0)),
+        gated("ml/single", "3g.20gb", created=at(1)),
+    ]
+    view = cluster(nodes, pods)
+    decision = settle(begin(view) if told else view)
+    assert [(release.pod, release.avoid) for release in decision.ungate] == [("ml/single", ("n1",))]
+    assert decision.planned.keys() == {"ml/pair"}
+
+
 # The law --------------------------------------------------------------------------------------------------------------
 
 
