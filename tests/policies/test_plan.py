@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
-from policies.guests import Guest, Kind
+from policies.guests import Guest, Kind, Seat
 from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
 from policies.regroup import Regroup
@@ -22,6 +22,7 @@ from policies.view import view_node, view_pod
 from tests.builders import A30, A100, A100_80, make_pod
 from tests.policies.cluster import bound, free, gated, node, used
 
+H200 = "NVIDIA-H200"
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 
 
@@ -235,6 +236,36 @@ def test_that_nothing_free_is_destroyed_is_worth_more_than_that_less_is_created(
     ]
     found = planned(nodes, pods("10gb", "20gb", cpu="2"), [bound("x/busy", "n2", "30gb")])
     assert layouts(found) == {"n1": {0: ["10gb", "20gb"]}, "n2": {0: ["10gb", "30gb"]}}
+
+
+def test_a_slice_that_is_there_comes_before_one_that_is_on_its_way_to_a_fuller_board():
+    order = '{"0": [{"profile": "4g.20gb", "start": 0}, {"profile": "1g.5gb", "start": 4}]}'
+    nodes = [
+        node(
+            "n1",
+            placements={"0": [used("4g.20gb", 0)]},
+            annotations={names.SPEC_PLACEMENTS: order, names.SPEC_PLAN: "1"},
+        ),
+        node("n2", placements={"0": [free("1g.5gb", 6)]}),
+    ]
+    found = planned(nodes, pods("1g.5gb"), [bound("x/busy", "n1", "4g.20gb")])
+    assert seats(found) == {"ml/0-1g.5gb": "n2"}
+
+
+def test_of_boards_that_would_be_as_full_the_fewest_are_touched():
+    """Both have 30 of 40 GB in use, and one of the three shares is there: by hand, 40 and 35 GB whichever board takes two."""
+    one = node("n1", count=2, mode="mps", placements={"0": [used("30gb"), free("5gb")], "1": [used("30gb")]})
+    found = planned([one], pods("5gb", "5gb", "5gb"), [bound("x/one", "n1", "30gb"), bound("x/two", "n1", "30gb")])
+    assert layouts(found) == {"n1": {1: ["30gb", "5gb", "5gb"]}}
+
+
+def test_pods_are_spread_anew_on_boards_whose_slices_have_more_gigabytes_by_name_than_these_have():
+    """Half an H200 is called 71 GB, and the whole 141."""
+    nodes = [node("n1", H200, placements={"0": []}), node("n2", H200, placements={"0": [used("7g.141gb", 0)]})]
+    found = planned(nodes, pods("3g.71gb"), [bound("x/busy", "n2", "7g.141gb")])
+    guest = Guest("x/late", Kind(("4g.71gb",), (), 0b11))
+    assert Regroup(found.seating, Budget(100)).make_room(guest)
+    assert (guest.seat, found.refused) == (Seat(0, (0,)), {})
 
 
 def test_of_seats_that_cost_the_same_the_first_is_found_in_whatever_states_boards_are():
