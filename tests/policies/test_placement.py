@@ -156,6 +156,11 @@ def test_wanted_slices_are_put_where_most_remains_or_nowhere(product_name, mode,
             MIG, ("4g.20gb@0",), ("2g.10gb@4", "1g.5gb@6"), ("1g.5gb+me",), ("1g.5gb+me@6",), ("2g.10gb@4",), 1, 1,
             id="of-equals-that-which-leaves-starts",
         ),
+        # At 0 and at 2 the 2g breaks one and leaves as many starts; beside the 1g that stays then there are three for a 1g, not two.
+        pytest.param(
+            MIG, ("1g.5gb@4",), ("1g.5gb@1", "1g.10gb@2"), ("2g.10gb",), ("2g.10gb@2",), ("1g.5gb@1",), 1, 1,
+            id="of-these-that-beside-which-what-stays-leaves-starts",
+        ),
         pytest.param(
             MIG, (), ("1g.5gb+me@6",), ("1g.5gb+me",), ("1g.5gb+me@6",), (), 0, 0, id="a-free-me-serves",
         ),
