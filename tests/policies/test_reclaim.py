@@ -329,6 +329,15 @@ def test_whom_others_could_make_way_for_keeps_its_place_in_all_that_it_needs():
     assert decision.ungate == ()
 
 
+def test_nothing_is_kept_on_a_node_that_has_none_left_at_all_of_what_is_lacked():
+    """Q18: b, within its min, uses the only GPU; that nobody else got CPUs would help a/old to nothing."""
+    decision = case(
+        *running("b", 1), pod("a/old", cpu=4), pod("c/cpu", 0, cpu=8, created=int(NOW)),
+        quotas=[quota("a", 1), quota("b", 1), quota("c", cpu=8)], nodes=[machine("n1", 1, 8)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["c/cpu"]
+
+
 def test_a_pod_above_max_holds_its_place_before_others_of_its_quota():
     pods = [*running("a", 3), pod("a/large", 2, created=1000), pod("a/small", created=int(NOW) - 1)]
     assert case(*pods, quotas=[quota("a", 2, 4), quota("b", 7)], nodes=[machine("n1", 9)]).ungate == ()
