@@ -120,8 +120,8 @@ class Planner:
         return self._kinds.of(demand)
 
     def finish(self) -> Plan:
-        """Return the plan, with the pods on the seats that cost least."""
-        improve(self.found.seating, self.found.guests.values(), self._budget)
+        """Return the plan, with the pods on the seats that cost least: costs do not tell who would wait for others to leave."""
+        improve(self.found.seating, self.found.guests.values(), self._budget, ~self.slow)
         return self.found
 
     def _serve(self, guest: Guest) -> None:

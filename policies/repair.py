@@ -37,21 +37,24 @@ def make_room(seating: Seating, guest: Guest, budget: Budget, groups: Regroup) -
     )
 
 
-def improve(seating: Seating, guests: Iterable[Guest], budget: Budget) -> None:
-    """Bring pods to the seats that cost least in all: exactly if they are few, else one by one where slices would be destroyed."""
-    everybody = [guest for guest in guests if guest.kind.profiles]
+def improve(seating: Seating, guests: Iterable[Guest], budget: Budget, among: Nodes = -1) -> None:
+    """Bring pods to the seats that cost least in all: exactly if they are few, else one by one where slices would be destroyed.
+
+    Only nodes `among` these are looked at, and who sits elsewhere stays there.
+    """
+    everybody = [guest for guest in guests if guest.kind.profiles and among >> guest.home.site & 1]
     sites = 0
     for guest in everybody:
-        sites |= guest.kind.candidates
+        sites |= guest.kind.candidates & among
     if is_small(seating, everybody, sites):
-        found = search(seating, everybody, budget.at_most(_SEARCH_TRIES), first=False)
+        found = search(seating, everybody, budget.at_most(_SEARCH_TRIES), sites, first=False)
         if found.complete:
             found.apply(seating)
             return
     for guest in reversed(everybody):
         if any(state.layout and state.layout.destroyed for state in _boards(seating, guest)) and budget.spend():
             seat = seating.take(guest)
-            better = seating.find(guest.kind)
+            better = seating.find(guest.kind, among)
             seating.put(guest, better[1] if better else seat)
 
 

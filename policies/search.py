@@ -57,12 +57,12 @@ class Found:
         return bool(self.seats)
 
 
-def search(seating: Seating, guests: list[Guest], budget: Budget, *, first: bool) -> Found:
-    """Return the cheapest seats for all pods together (or the first found); the seating is as before afterwards."""
+def search(seating: Seating, guests: list[Guest], budget: Budget, among: Nodes = -1, *, first: bool) -> Found:
+    """Return the cheapest seats for all pods together (or the first found) on these nodes; the seating is as before afterwards."""
     before = [(guest, seating.take(guest)) for guest in guests if guest.seat]
     # Those that must find slices that exist come first, then the largest: they have the fewest choices.
     order = sorted(range(len(guests)), key=lambda i: (not guests[i].kind.settled, -guests[i].kind.size, i))
-    searching = _Search(seating, [guests[i] for i in order], budget, first=first)
+    searching = _Search(seating, [guests[i] for i in order], budget, among, first=first)
     searching.descend(0, NOTHING)
     for guest, seat in before:
         seating.put(guest, seat)
@@ -72,14 +72,16 @@ def search(seating: Seating, guests: list[Guest], budget: Budget, *, first: bool
 class _Search:
     """Depth first over pods, boards in equal states counted once, beaten or repeated situations left."""
 
-    def __init__(self, seating: Seating, guests: list[Guest], budget: Budget, *, first: bool) -> None:
-        self.seating, self.guests, self.budget, self.first = seating, guests, budget, first
+    def __init__(self, seating: Seating, guests: list[Guest], budget: Budget, among: Nodes, *, first: bool) -> None:
+        self.seating, self.guests, self.budget, self.among, self.first = seating, guests, budget, among, first
         self.best: Cost | None = None
         self.best_seats: list[tuple[Guest, Seat]] = []
         self.exhausted = False
         self._seen: dict[tuple[object, ...], Cost] = {}
         kinds = list(dict.fromkeys(guest.kind for guest in guests))
-        self._sites = [site for site in range(len(seating.sites)) if any(k.candidates >> site & 1 for k in kinds)]
+        self._sites = [
+            site for site in range(len(seating.sites)) if any((k.candidates & among) >> site & 1 for k in kinds)
+        ]
         # Nodes that admit the same pods and have the same boards and room are one.
         self._admits = {site: tuple(kind.candidates >> site & 1 for kind in kinds) for site in self._sites}
 
@@ -104,7 +106,7 @@ class _Search:
     def _options(self, guest: Guest) -> list[tuple[Cost, Seat]]:
         seen: set[tuple[object, ...]] = set()
         options: list[tuple[Cost, Seat]] = []
-        for site in self.seating.roomy(guest.kind, guest.kind.candidates):
+        for site in self.seating.roomy(guest.kind, guest.kind.candidates & self.among):
             look = self._look(site)
             if look not in seen:
                 seen.add(look)

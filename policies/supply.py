@@ -146,8 +146,9 @@ def _held(plots: Sequence[Plot], unshown: Counter[str]) -> list[Plot]:
     held: list[Plot] = []
     for plot in plots:
         face = plot.face
-        still: list[Placement] = list(face.coming)
-        for placement in (Counter(face.open) - Counter(face.coming)).elements():
+        coming = Counter(face.coming) & Counter(face.open)  # of which nobody can hold one yet
+        still: list[Placement] = list(coming.elements())
+        for placement in (Counter(face.open) - coming).elements():
             if left[placement.profile] > 0:
                 left[placement.profile] -= 1
             else:

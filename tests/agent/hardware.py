@@ -55,12 +55,16 @@ class SimulatedHardware:
         """Return the driver of an agent that starts now."""
         return self._driver
 
-    def reboot(self, *, mode=False):
-        """Lose all instances, and MIG mode where it does not outlive a reboot (Hopper and later)."""
+    def reboot(self, *, mode=False, renumbered=False):
+        """Lose all instances, and MIG mode where it does not outlive a reboot (Hopper and later); see `Machine.reboot`."""
         for board, present in self._driver._on.items():
             self._driver._on[board] = {item: whole for item, whole in present.items() if item.start is None}
             if mode:
                 self._driver._boards[board] = msgspec.structs.replace(self._driver._boards[board], mig=False)
+        if renumbered:
+            boards = self._driver._boards
+            for index, board in enumerate(sorted(boards.values(), key=lambda board: -board.index)):
+                boards[board.uuid] = msgspec.structs.replace(board, index=index)
 
 
 class NvmlHardware:
@@ -96,8 +100,8 @@ class NvmlHardware:
     def bins(self):
         return Bins(self._directory / "bins.json")
 
-    def reboot(self, *, mode=False):
-        self.machine.reboot()
+    def reboot(self, *, mode=False, renumbered=False):
+        self.machine.reboot(renumbered=renumbered)
         if mode:
             pynvml.nvmlInit()
             for uuid in self.machine.uuids:

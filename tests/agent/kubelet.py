@@ -26,8 +26,7 @@ from reconciler.agent.proto.podresources_pb2_grpc import (
     PodResourcesListerServicer,
     add_PodResourcesListerServicer_to_server,
 )
-
-PATIENCE_S = 10.0
+from tests.apiserver.server import PATIENCE_S
 
 
 class Rejected(Exception):  # noqa: N818
@@ -202,7 +201,8 @@ class _Endpoint:
 
     def hang_up(self):
         self._channel.close()
-        self._thread.join(PATIENCE_S)
+        if self._thread.ident is not None:  # else it never comes to listen
+            self._thread.join(PATIENCE_S)
 
     def _run(self):
         with contextlib.suppress(grpc.RpcError, ValueError):  # ValueError: the channel was closed

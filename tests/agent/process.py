@@ -130,8 +130,9 @@ class AgentProcess:
 
     def pod(self, kind, key, **fields):
         """Send a pod of this node down the watch: `ADDED`, `MODIFIED` or `DELETED`."""
-        self.version += 1
-        self.pods.send(kind, raw_pod(key, node="n1", version=str(self.version), **fields))
+        with self._turn:
+            self.version += 1
+            self.pods.send(kind, raw_pod(key, node="n1", version=str(self.version), **fields))
 
     # What can be seen.
 

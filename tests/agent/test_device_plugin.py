@@ -18,7 +18,9 @@ from reconciler.agent.driver import InvalidArgument, Slice, device_id
 from reconciler.agent.grants import Grants
 from reconciler.agent.kubelet import KubeletBehind, KubeletError
 from reconciler.agent.proto import deviceplugin_pb2 as pb
-from tests.agent.kubelet import PATIENCE_S, KubeletServer, Rejected
+from reconciler.agent.proto.deviceplugin_pb2_grpc import RegistrationStub
+from tests.agent.kubelet import KubeletServer, Rejected
+from tests.apiserver.server import PATIENCE_S
 from tests.builders import A100, make_pod
 
 ONE, TWO, THREE, TEN_GB = (
@@ -60,6 +62,13 @@ class Node:
         }
         self.kubelet.announce(devices)
         self.server.wait(lambda server: {name: server.devices.get(name) for name in devices} == devices)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Let a kubelet that a busy machine keeps from its work be slow, and not away."""
+    for module in ("endpoint", "podresources"):
+        monkeypatch.setattr(f"reconciler.agent.deviceplugin.{module}.ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -249,8 +258,10 @@ def leave(path):
 
 
 def replace(path):
-    path.unlink()
-    leave(path)
+    """Do the same in place of a socket that is served: in one step, or another could be served there in between."""
+    other = path.with_name("left.sock")
+    leave(other)
+    other.replace(path)
 
 
 def test_a_kubelet_that_has_not_heard_of_its_pods_yet_is_not_believed(node, server):
@@ -338,9 +349,35 @@ def test_a_plugin_that_cannot_be_served_is_an_error(node, server):
         node.kubelet.announce({ONE: {}})
 
 
+class TimeIsUp(grpc.RpcError):
+    """What a call raises that was not answered in time."""
+
+    def code(self):
+        return grpc.StatusCode.DEADLINE_EXCEEDED
+
+    def details(self):
+        return "Deadline Exceeded"
+
+
 def test_a_kubelet_that_listens_knows_us_however_late_it_answers(node, server, monkeypatch):
     """One that answers Register after six seconds never came to the second resource, and took down the first each time."""
-    monkeypatch.setattr("reconciler.agent.deviceplugin.endpoint.ANSWER_S", 0.2)
+
+    class Late(RegistrationStub):
+        """Its time is up as soon as the kubelet listens."""
+
+        def __init__(self, channel):
+            super().__init__(channel)
+            begin = self.Register.future
+
+            def register(request, timeout):
+                call = begin(request)
+                server.wait(lambda server: request.resource_name in server.devices)
+                call.cancel()
+                raise TimeIsUp
+
+            self.Register = register
+
+    monkeypatch.setattr("reconciler.agent.deviceplugin.endpoint.RegistrationStub", Late)
     server.answers = threading.Event()
     assert node.kubelet.announce({ONE: {A0: True}, TWO: {"GPU-a/2g.10gb/2": True}}) == {}
     server.wait(lambda server: server.healthy() == {A0, "GPU-a/2g.10gb/2"})
@@ -351,9 +388,11 @@ def test_a_kubelet_that_listens_knows_us_however_late_it_answers(node, server, m
 def test_a_kubelet_that_listens_anew_takes_the_place_of_itself(node, server):
     """Each listener takes a thread: with as many as there are, no container would get its devices any more."""
     node.announce(ONE=[A0])
-    listeners = [server._endpoints[ONE]._stub.ListAndWatch(pb.Empty()) for _ in range(6)]
-    assert variables(server.allocate(ONE, A0)) == {"NVIDIA_VISIBLE_DEVICES": "MIG-a0"}
-    assert [device.ID for device in next(listeners[-1]).devices] == [A0]
+    listeners = []
+    for _ in range(6):
+        listeners.append(server._endpoints[ONE]._stub.ListAndWatch(pb.Empty()))
+        assert variables(server.allocate(ONE, A0)) == {"NVIDIA_VISIBLE_DEVICES": "MIG-a0"}
+        assert [device.ID for device in next(listeners[-1]).devices] == [A0]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.agent.driver import DriverError, GpuIsLost
 from reconciler.agent.nvml.events import BoardEvents
-
-PATIENCE_S = 5.0
+from tests.apiserver.server import PATIENCE_S
 
 
 class Boards:
@@ -16,6 +15,7 @@ class Boards:
 
     def __init__(self, *faults):
         self.faults = list(faults)  # of the next attempts to watch
+        self.faults_at_the_end = []  # of the next attempts to close
         self.opened, self.closed = threading.Semaphore(0), threading.Semaphore(0)
         self.news = queue.Queue()
 
@@ -35,9 +35,9 @@ class Boards:
         return (found,)
 
     def close(self):
+        if self.faults_at_the_end:
+            raise self.faults_at_the_end.pop(0)
         self.closed.release()
-        if self.faults and self.faults[0] == "cannot be closed":
-            raise DriverError(self.faults.pop(0))
 
 
 @pytest.fixture
@@ -100,10 +100,10 @@ def test_boards_are_asked_for_anew_from_time_to_time_since_more_may_answer(start
 def test_a_watch_that_cannot_be_closed_does_not_end_the_thread(start, monkeypatch):
     monkeypatch.setattr("reconciler.agent.nvml.events.WAITS", 2)
     boards = Boards()
+    boards.faults_at_the_end.append(DriverError("cannot be closed"))
     _, changed = start(boards)
-    assert boards.opened.acquire(timeout=PATIENCE_S)
-    boards.faults.append("cannot be closed")
-    assert boards.opened.acquire(timeout=PATIENCE_S)
+    assert boards.closed.acquire(timeout=PATIENCE_S), "the next one can"
+    assert boards.faults_at_the_end == []
     boards.news.put("XID 79")
     assert changed.acquire(timeout=PATIENCE_S)
 

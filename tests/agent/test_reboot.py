@@ -54,6 +54,23 @@ def test_wherever_the_agent_is_killed_meanwhile_the_end_is_the_same():
         assert not any(world.driver.orphans(uuid) for uuid in world.uuids)
 
 
+def test_boards_that_are_numbered_anew_get_back_what_they_had_and_an_order_goes_to_the_board_that_its_index_means_now():
+    """P20: a reboot may change the order in which NVML lists boards; the first is the last then, of three."""
+    world = cut_and_used()
+    held = world._kubelet.allocated()
+    world.reboot(renumbered=True)
+    world.uuids.reverse()
+    world.run()
+    assert layouts(world) == {2: LAYOUTS[0], 1: LAYOUTS[1]}
+    assert [world.inventory(index).uuid for index in range(3)] == world.uuids
+    assert world.reported(2) == ["4g.20gb@0 free", "2g.10gb@4 team-a/two", "1g.5gb@6 free"]
+    assert world.reported(1) == ["3g.20gb@4 team-a/three"]
+    assert world._kubelet.allocated() == held
+    world.order({0: layout(("7g.40gb", 0))}, {0: ()})
+    world.run()
+    assert layouts(world) == {0: layout(("7g.40gb", 0)), 2: LAYOUTS[0], 1: LAYOUTS[1]}
+
+
 def test_what_was_lost_is_made_again_before_an_order_is_carried_out():
     """The order was given while the node was down: to take away the free 1g, and not the 2g that a pod holds."""
     world = cut_and_used()

@@ -35,6 +35,7 @@ class Cluster:
         self.version = 10
         self.written = queue.Queue()
         self.rejected = queue.Queue()
+        self._turn = threading.RLock()  # the agent's writes and the test's
         self.nodes, self.pods = Live(), Live()
         self.server = server
         server.route("GET", NODES.path(), listing([self.node], 10))
@@ -51,25 +52,29 @@ class Cluster:
     def patch(self, request, wire):
         assert request.headers["Content-Type"] == STRATEGIC_PATCH
         body = json.loads(request.body)
-        merge(self.node, body)
-        wire.json(200, self.changed())
+        with self._turn:
+            merge(self.node, body)
+            wire.json(200, self.changed())
         self.written.put(body)
 
     def changed(self):
         """Send the node as it is now down the watch, and return it."""
-        self.version += 1
-        self.node["metadata"]["resourceVersion"] = str(self.version)
-        node = copy.deepcopy(self.node)
-        self.nodes.send("MODIFIED", node)
-        return node
+        with self._turn:
+            self.version += 1
+            self.node["metadata"]["resourceVersion"] = str(self.version)
+            node = copy.deepcopy(self.node)
+            self.nodes.send("MODIFIED", node)
+            return node
 
     def annotate(self, annotations):
-        self.node["metadata"]["annotations"] |= annotations
-        self.changed()
+        with self._turn:
+            self.node["metadata"]["annotations"] |= annotations
+            self.changed()
 
     def pod(self, kind, key, **fields):
-        self.version += 1
-        self.pods.send(kind, raw_pod(key, node="n1", version=str(self.version), **fields))
+        with self._turn:
+            self.version += 1
+            self.pods.send(kind, raw_pod(key, node="n1", version=str(self.version), **fields))
 
     def next_patch(self):
         return self.written.get(timeout=PATIENCE_S)

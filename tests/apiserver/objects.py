@@ -18,9 +18,11 @@ class Objects:
         self._lock = threading.Lock()
         self._objects: dict[str, dict[str, Any]] = {}
         self._version = 0
+        self.taken: list[Request] = []  # in the order in which they had effect, not in that of their arrival
 
     def __call__(self, request: Request, wire: Wire) -> None:
         with self._lock:
+            self.taken.append(request)
             code, body = getattr(self, request.method.lower())(request)
         wire.json(code, body)
 

@@ -105,7 +105,11 @@ class ApiServer:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._authority.issue_cert("127.0.0.1").configure_cert(self._tls)
         self._open: set[socket.socket] = set()
-        self.port = 0
+        # Bound and never listening: while the server is down the port is refused to clients, and not given to anybody else.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port = self._reserved.getsockname()[1]
         self.up()
 
     def __enter__(self) -> Self:
@@ -113,11 +117,11 @@ class ApiServer:
 
     def __exit__(self, *_: object) -> None:
         self.down()
+        self._reserved.close()
 
     def up(self) -> None:
-        """Listen, on the same port as before if there was one."""
+        """Listen, on the same port each time."""
         self._http = _Http(self)
-        self.port = self._http.server_address[1]
         self._accepting = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
         self._accepting.start()
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube.client import Client
-from kube.events import WAITING, EventRecorder, ObjectRef
+from kube.events import EventRecorder, ObjectRef
 from tests.apiserver.server import PATIENCE_S, ApiServer, Request, Wire
 from tests.apiserver.steps import refusal
 
@@ -20,6 +20,12 @@ PATH = "/api/v1/namespaces/team-a/events"
 
 def created(_: Request, wire: Wire) -> None:
     wire.json(201, {"metadata": {"name": "train-0.x7k2p", "namespace": "team-a"}})
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `close` wait for a busy machine: what is written later is written into the next test."""
+    monkeypatch.setattr("kube.events.CLOSE_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -127,7 +133,10 @@ def test_a_server_that_does_not_answer_holds_up_nobody_and_repeats_are_counted_m
     assert (json.loads(second.body)["reason"], json.loads(second.body)["count"]) == ("Second", 50)
 
 
-def test_more_events_than_can_wait_are_dropped_and_counted_in_the_log(server: ApiServer, client: Client) -> None:
+def test_more_events_than_can_wait_are_dropped_and_counted_in_the_log(
+    server: ApiServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kube.events.WAITING", 10)
     answer = threading.Event()
 
     def slow(request: Request, wire: Wire) -> None:
@@ -139,7 +148,7 @@ def test_more_events_than_can_wait_are_dropped_and_counted_in_the_log(server: Ap
         recorder = EventRecorder(client, "apportion")
         recorder.record(POD, "Normal", "First", "x")
         server.wait_for(1, "POST", PATH)
-        for number in range(WAITING + 7):
+        for number in range(10 + 7):
             recorder.record(POD, "Normal", "Flood", str(number))
         answer.set()
         server.wait_for(2, "POST", PATH)

@@ -254,7 +254,7 @@ def test_a_silent_watch_is_given_up_and_listed_again(server: ApiServer, watch) -
     server.route("GET", PATH, events(), watch=True)
     watch(silence_s=0.1).expect(("ns/a", None, "n1"))
     server.wait_for(2, "GET", PATH, watch=True)
-    assert versions(server) == ["900", "20"]
+    assert versions(server)[:2] == ["900", "20"], "and so on: the second one is as silent"
 
 
 @pytest.mark.parametrize(

@@ -254,14 +254,14 @@ def test_the_deadline_counts_from_when_a_renewal_was_sent_not_from_its_answer(
     assert remaining == [6.0]
 
 
-def after(server: ApiServer, mark: str) -> list[str]:
+def after(objects: Objects, mark: str) -> list[str]:
     """The methods of the requests after the first one whose body, or method, is `mark`."""
-    requests = list(server.requests)
+    requests = objects.taken
     at = next(i for i, r in enumerate(requests) if mark in (r.method, r.body.decode()))
     return [request.method for request in requests[at + 1 :]]
 
 
-def test_a_leader_stops_at_once_when_another_holds_its_lease(server: ApiServer, objects, elect, client: Client) -> None:
+def test_a_leader_stops_at_once_when_another_holds_its_lease(objects, elect, client: Client) -> None:
     """Someone has forced it: the next renewal finds out."""
     stop = threading.Event()
     force = {"spec": {"holderIdentity": "usurper"}, "metadata": {}}
@@ -272,11 +272,11 @@ def test_a_leader_stops_at_once_when_another_holds_its_lease(server: ApiServer, 
         stop.set()
 
     elect("a").run(work, stop)
-    assert after(server, msgspec.json.encode(force).decode()) == ["PATCH", "GET", "GET"], "refused, read, not released"
+    assert after(objects, msgspec.json.encode(force).decode()) == ["PATCH", "GET", "GET"], "refused, read, not released"
     assert spec(objects)["holderIdentity"] == "usurper"
 
 
-def test_a_leader_stops_at_once_when_its_lease_is_deleted(server: ApiServer, objects, elect, client: Client) -> None:
+def test_a_leader_stops_at_once_when_its_lease_is_deleted(objects, elect, client: Client) -> None:
     """Any candidate may create it anew at any moment. It stands again, and leads again."""
     terms: list[Leadership] = []
 
@@ -288,7 +288,7 @@ def test_a_leader_stops_at_once_when_its_lease_is_deleted(server: ApiServer, obj
 
     elect("a").run(work, threading.Event())
     assert len(terms) == 2
-    assert after(server, "DELETE")[:4] == ["PATCH", "GET", "GET", "POST"], "refused, nothing to release, none, created"
+    assert after(objects, "DELETE")[:4] == ["PATCH", "GET", "GET", "POST"], "refused, nothing to release, none, created"
 
 
 def test_a_leader_goes_on_when_its_lease_was_only_edited(server: ApiServer, objects, elect, client: Client) -> None:
@@ -350,22 +350,22 @@ def test_electors_that_race_never_lead_together_and_all_get_their_turn(
     server: ApiServer, objects, client: Client
 ) -> None:
     """R06: three candidates in real time; each leads briefly, gives up, and stands again."""
-    leading: list[str] = []
-    together: list[tuple[str, ...]] = []
+    leading: dict[str, Leadership] = {}
+    together: list[list[str]] = []
     turns: dict[str, int] = {"a": 0, "b": 0, "c": 0}
     start = threading.Barrier(3)
 
     def stand(name: str) -> None:
         def work(leadership: Leadership) -> None:
-            leading.append(name)
-            if len(leading) > 1:
-                together.append(tuple(leading))
+            leading[name] = leadership
+            if len(held := [one for one, term in leading.copy().items() if term.held()]) > 1:
+                together.append(held)
             leadership.lost.wait(0.01)
-            leading.remove(name)
+            del leading[name]
             turns[name] += 1
 
         start.wait()
-        elector = Elector(client, "apportion-system", "leader", name, lease_s=1, renew_s=0.6, retry_s=0.01)
+        elector = Elector(client, "apportion-system", "leader", name, retry_s=0.01)
         while turns[name] < 3:
             elector.run(work, threading.Event())
 

@@ -119,7 +119,7 @@ def test_candidates_lead_one_after_another(client: Client) -> None:
         leading.release()
 
     def stand(name: str) -> None:
-        elector = Elector(client, "default", "leader", name, lease_s=5, renew_s=3, retry_s=0.1)
+        elector = Elector(client, "default", "leader", name, retry_s=0.1)
         elector.run(lambda leadership: work(leadership, name), threading.Event())
 
     threads = [threading.Thread(target=stand, args=(name,)) for name in ("a", "b")]
@@ -133,7 +133,8 @@ def test_candidates_lead_one_after_another(client: Client) -> None:
     assert lease["leaseTransitions"] == 1
 
 
-def test_repeats_of_an_event_are_counted(client: Client) -> None:
+def test_repeats_of_an_event_are_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kube.events.CLOSE_S", PATIENCE_S)
     uid = read_meta(client.create(THINGS, thing("0"))).uid
     ref = ObjectRef(api_version="v1", kind="ConfigMap", name="thing", namespace="default", uid=uid)
     recorder = EventRecorder(client, "apportion-test")

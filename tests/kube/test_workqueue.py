@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kube.backoff import Backoff
 from kube.workqueue import WorkQueue
+from tests.apiserver.server import PATIENCE_S
 
 
 class Clock:
@@ -98,9 +99,9 @@ def test_who_waits_is_woken_by_a_key_and_by_the_end() -> None:
     thread = threading.Thread(target=worker)
     thread.start()
     work.add("a")
-    assert taken.wait(5)
+    assert taken.wait(PATIENCE_S)
     work.close()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert got == ["a", None]
     assert work.closed
 
@@ -109,7 +110,7 @@ def test_a_delay_wakes_who_waits_in_real_time() -> None:
     work: WorkQueue[str] = WorkQueue()
     work.add_after("later", 60.0)
     work.add_after("a", 0.01)
-    assert work.get(timeout_s=5) == "a"
+    assert work.get(timeout_s=PATIENCE_S) == "a"
     assert work.get(timeout_s=0.01) is None
 
 

@@ -59,7 +59,7 @@ class Recorder:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(30)
 
     def about(self, name: str) -> list[str]:
         return [what for asked, what in self.asked if asked == name]
@@ -110,7 +110,7 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.sandbox.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin)
 
-    def reaches(self, condition, timeout_s: float = 15.0) -> None:
+    def reaches(self, condition, timeout_s: float = 30.0) -> None:
         """Wait until the API server has taken notice; it follows its own configuration by a watch."""
         deadline = time.monotonic() + timeout_s
         while not condition():

@@ -224,7 +224,7 @@ def test_the_ways_round_to_the_labels_of_a_namespace_are_guarded(cluster, record
 
 def test_quotas_are_shown_when_they_are_written_and_when_their_spec_changes(cluster, recorder, root):
     cluster.kubectl("apply", "--server-side", "-k", str(root / "crds"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     quota = {
         "apiVersion": "nos.nebuly.com/v1alpha1",
         "kind": "ElasticQuota",

@@ -24,7 +24,7 @@ COMPOSITES = Resource("nos.nebuly.com", "v1alpha1", "compositeelasticquotas", na
 @pytest.fixture(scope="module")
 def client(sandbox, root) -> Iterator[Client]:
     sandbox.kubectl("apply", "--server-side", "-k", str(root / "crds"))
-    sandbox.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=20s")
+    sandbox.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     client = Client.load(str(sandbox.kubeconfig))
     client.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
     yield client

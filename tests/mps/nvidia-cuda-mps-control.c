@@ -69,18 +69,27 @@ static struct sockaddr_un address(void) {
 
 /* The daemon ------------------------------------------------------------------------------------------------------- */
 
+/* Returns when the server is what it is to be: who looks at it must not find a copy of the daemon, with its uid and its lock. */
 static void start_server(uid_t uid) {
   pid_t daemon = getpid();
+  int ready[2];
+  char byte;
   if (fault("rooted")) uid = getuid();
+  if (pipe(ready)) return say("Failed to start a server");
   if ((server.pid = fork()) == 0) {
-    for (int descriptor = 3; descriptor < 1024; descriptor++) close(descriptor);
+    for (int descriptor = 3; descriptor < 1024; descriptor++)
+      if (descriptor != ready[1]) close(descriptor);
     if (fault("stillborn") || (getuid() == 0 && uid && (setgid(uid) || setuid(uid)))) _exit(1);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user would not inherit it */
     if (getppid() != daemon) _exit(1);
     prctl(PR_SET_NAME, "nvidia-cuda-mps-server");
     signal(SIGTERM, SIG_DFL);
+    close(ready[1]);
     for (;;) pause();
   }
+  close(ready[1]);
+  while (read(ready[0], &byte, 1) < 0 && errno == EINTR) continue;
+  close(ready[0]);
   server.uid = uid;
   strcpy(server.limit, default_limit);
   say("Starting new server %d for user %d", server.pid, uid);

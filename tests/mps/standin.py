@@ -19,7 +19,7 @@ from reconciler.agent.mps.site import MpsSite
 from reconciler.agent.mps.supervisor import Supervisor
 
 SOURCE = Path(__file__).with_name("nvidia-cuda-mps-control.c")
-WAIT_S = 20.0  # for what takes milliseconds
+WAIT_S = 30.0  # for what takes milliseconds
 UID = 1000 if os.geteuid() == 0 else os.geteuid()  # only root can become another
 
 
@@ -51,7 +51,13 @@ class Node:
         self.supervisors = []
 
     def pace(self, **pace):
-        quick = {"check_s": 0.1, "answer_s": 10.0, "start_s": 10.0, "first_s": WAIT_S, "restart": Backoff(0.02, 0.1)}
+        quick = {
+            "check_s": 0.1,
+            "answer_s": WAIT_S,
+            "start_s": WAIT_S,
+            "first_s": WAIT_S,
+            "restart": Backoff(0.02, 0.1),
+        }
         return Pace(**quick | pace)
 
     def supervisor(self, **pace):
@@ -78,11 +84,11 @@ class Node:
     # What can be seen.
 
     def pid(self, board):
-        """Return the PID of a board's daemon; None if none runs."""
+        """Return the PID of a board's daemon; None if none runs: a process that has ended, or another one, runs no program of ours."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self.site.pipes(board) / "nvidia-cuda-mps-control.pid").read_text())
-            os.kill(pid, 0)
-            return pid
+            if Path(f"/proc/{pid}/exe").samefile(self.program):
+                return pid
         return None
 
     def ask(self, board, command):

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import textwrap
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -137,15 +137,18 @@ def test_a_daemon_that_cannot_serve_from_the_start_is_told_of_and_tried_again(no
     node.until(lambda: daemons.fault(GPU) is None)
 
 
-def test_a_server_that_fails_with_each_program_is_a_fault(node):
+def test_a_server_that_fails_with_each_program_is_a_fault_for_a_minute(node):
     """A19: the daemon answers, and starts a new server each time; the daemon's log tells."""
-    daemons = node.supervisor(fresh_s=0.5)
-    daemons.start(GPU, 1000)
+    now = [0.0]
+    daemon = Daemon(node.site, GPU, 1000, pace=node.pace(), changed=node._changed, clock=lambda: now[0])
+    daemon.start()
     node.break_by("failing")
     with node.attach(GPU) as program:
         assert program.recv(99) == b""
-    node.until(lambda: re.fullmatch(r"its MPS servers fail: Server \d+ exited with status 1", daemons.fault(GPU) or ""))
-    node.until(lambda: daemons.fault(GPU) is None)
+    node.until(lambda: re.fullmatch(r"its MPS servers fail: Server \d+ exited with status 1", daemon.fault() or ""))
+    now[0] = 60.0
+    node.until(lambda: daemon.fault() is None)
+    daemon.stop()
 
 
 @needs_root
@@ -309,17 +312,31 @@ def test_a_daemon_that_does_not_answer_is_ended_all_the_same(node):
     await_end(pid)
 
 
-def test_daemons_that_do_not_answer_are_waited_for_together_when_the_agent_ends(node):
+def test_daemons_that_do_not_answer_are_waited_for_together_when_the_agent_ends(node, monkeypatch):
     """A pod has 30 s to end, and an answer may take 5 s: eight boards, one after the other, would take more."""
-    daemons, boards = node.supervisor(answer_s=1.0), [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(8)]
+    daemons, boards = node.supervisor(), [f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(8)]
     for board in boards:
         daemons.start(board, 1000)
-    node.break_by("mute")
-    for board in boards:
-        node.until(lambda board=board: "no answer within 1 s" in (daemons.fault(board) or ""))
-    began = time.monotonic()
+    asked, answer = threading.Semaphore(0), threading.Event()
+    hastened, hasten = [], Daemon.hasten
+
+    def wait(_control):
+        asked.release()
+        assert answer.wait(WAIT_S)
+        return ()
+
+    def note(daemon):
+        hastened.append(daemon)
+        if len({*hastened}) == len(boards):
+            answer.set()
+        hasten(daemon)
+
+    monkeypatch.setattr(Control, "servers", wait)
+    monkeypatch.setattr(Daemon, "hasten", note)
+    for _ in boards:
+        assert asked.acquire(timeout=WAIT_S)
     daemons.leave()
-    assert time.monotonic() - began < 6.0, "one after the other takes 8"
+    assert answer.is_set(), "all are told before any is waited for"
     assert all(map(node.pid, boards)), "and left running"
 
 

@@ -11,6 +11,7 @@ from reconciler.agent.kubelet import KubeletError
 from reconciler.agent.mps.memory import MemoryWatch
 from reconciler.agent.nvml import NvmlDriver
 from reconciler.agent.processes import Processes
+from tests.apiserver.server import PATIENCE_S
 from tests.builders import T4, make_pod
 from tests.nvml.library import needs_gcc
 from tests.nvml.machine import Machine
@@ -141,6 +142,6 @@ def test_it_looks_until_it_is_stopped(node, monkeypatch):
     monkeypatch.setattr("reconciler.agent.mps.memory.LOOK_S", 0.001)
     monkeypatch.setattr(node.watch, "look", lambda _now: looked.set())
     node.watch.start()
-    assert looked.wait(10.0)
+    assert looked.wait(PATIENCE_S)
     node.watch.stop()
     assert not node.watch._thread.is_alive()

@@ -4,6 +4,7 @@ The agent runs among the node's programs, as the service account of its DaemonSe
 DaemonSet has there, so that it may do what it may do in production and nothing else.
 """
 
+import json
 import os
 import random
 import re
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pynvml
 
@@ -91,11 +92,19 @@ class GpuNode:
         with self._nvml():
             return sum(len(self.machine.numbers(board)) for board in self.machine.uuids)
 
-    def lose_power(self) -> None:
-        """Let the boards be as after a reboot, and the agent start anew; the kubelet and the containers know nothing of it."""
+    def annotation(self, name: str) -> Any:
+        """Return what an annotation of the node says, in JSON; None if there is none."""
+        node = json.loads(self._sandbox.kubectl("get", "node", self.node.name, "--output=json"))
+        return json.loads(node["metadata"]["annotations"].get(name, "null"))
+
+    def lose_power(self, *, renumbered: bool = False) -> None:
+        """Let the boards be as after a reboot, and the agent start anew; the kubelet and the containers know nothing of it.
+
+        NVML may number the boards anew: the last is the first then.
+        """
         self.stop_agent()
         with self._nvml():
-            self.machine.reboot()
+            self.machine.reboot(renumbered=renumbered)
         self.start_agent()
 
     def agent_mib(self) -> int:

@@ -113,9 +113,12 @@ class Machine:
         with (self.directory / "xids").open("a") as file:
             file.write(f"{board} {number}\n")
 
-    def reboot(self):
-        """Lose all instances; keep MIG mode, with what was pending."""
+    def reboot(self, *, renumbered=False):
+        """Lose all instances; keep MIG mode, with what was pending. NVML may number the boards anew: the last is the first then."""
         self._library.mock_reboot()
+        if renumbered:
+            self._library.mock_renumber()
+            self.uuids.reverse()
 
     # What can be seen.
 

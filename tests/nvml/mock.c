@@ -14,7 +14,8 @@
  *   xids     events, one a line, only ever added to: UUID XID
  *   calls    the functions that were called, if the file exists: NAME UUID (of the board; - if it is of none)
  *   state    shared by all processes, under a lock for the length of a call; it outlives them. mock_reboot() clears
- *            instances, lets pending modes take effect and gives what is made from then on other UUIDs.
+ *            instances, lets pending modes take effect and gives what is made from then on other UUIDs; mock_renumber()
+ *            turns the order round in which boards are counted.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -684,6 +685,15 @@ void mock_reboot(void) {
     board->current = board->pending;
     if (board->current) board->mode = 0;
     memset(board->instances, 0, sizeof board->instances);
+  }
+  flock(lock_fd, LOCK_UN);
+}
+
+void mock_renumber(void) {
+  flock(lock_fd, LOCK_EX);
+  for (Board *low = state->board, *high = low + state->boards - 1; low < high; low++, high--) {
+    Board board = *low;
+    *low = *high, *high = board;
   }
   flock(lock_fd, LOCK_UN);
 }

@@ -8,13 +8,14 @@ import pytest
 from reconciler.agent.driver import InUse
 from reconciler.agent.nvml.events import BoardEvents
 from reconciler.agent.nvml.xids import WatchEnded
+from tests.apiserver.server import PATIENCE_S
 from tests.nvml.library import needs_gcc
 from tests.nvml.machine import IN_USE
+from tests.sandbox.waiting import eventually
 
 pytestmark = needs_gcc
 
 H100 = "NVIDIA-H100-80GB-HBM3"
-PATIENCE_S = 5.0
 
 
 @pytest.fixture
@@ -96,11 +97,8 @@ def test_a_thread_that_waits_for_events_lets_go_at_the_end_of_its_wait_and_waits
         driver.enable_mig(one.uuids[0])
         assert opened.acquire(timeout=PATIENCE_S), "it watches again, and at once"
         assert not changed.is_set(), "nothing has happened"
-        for _ in range(50):  # an event that comes between two of its watches makes no pass due
-            one.xid(one.uuids[0], 79)
-            if changed.wait(0.1):
-                break
-        assert changed.is_set(), "it watches all again"
+        # An event that comes between two of its watches makes no pass due.
+        eventually(lambda: one.xid(one.uuids[0], 79) or changed.wait(0.1), "it watches all again")
     finally:
         events.stop()
     assert failed(driver) == [0]

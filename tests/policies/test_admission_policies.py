@@ -252,7 +252,7 @@ def test_exact_gives_what_equals_the_request(key, text, node, slice_):
     ("key", "text", "node", "nearest"),
     [
         (SHARE, "0.45", MIG, "mig-3g.20gb"), (SHARE, "0.43", MIG, "mig-3g.20gb"), (SHARE, "0.13", MIG, "mig-1g.5gb"), (SHARE, "0.8", MIG, "mig-7g.40gb"),
-        (MEMORY, "12GB", MIG, "mig-1g.10gb"), (MEMORY, "9.6Gi", MIG, "mig-1g.10gb"), (MEMORY, "4700Mi", MIG, "mig-1g.5gb"),
+        (MEMORY, "12GB", MIG, "mig-1g.10gb"), (MEMORY, "15GB", MIG, "mig-3g.20gb"), (MEMORY, "9.6Gi", MIG, "mig-1g.10gb"), (MEMORY, "4700Mi", MIG, "mig-1g.5gb"),
         (SHARE, "0.33", MPS, "gpu-13gb"), (SHARE, "0.01", MPS, "gpu-1gb"), (SHARE, "0.3375", MPS, "gpu-14gb"), (MEMORY, "2.5GB", MPS, "gpu-3gb"),
         (MEMORY, "2600Mi", MPS, "gpu-3gb"),
     ],

@@ -150,6 +150,34 @@ def test_what_must_go_goes_at_once_if_somebody_waits_for_that_though_room_for_ot
 
 
 @pytest.mark.parametrize(
+    ("boards", "asked"),
+    [
+        # The fullest board comes first, but what is free there is still the victim's.
+        pytest.param(
+            {"n1": [used("2g.12gb", 0), used("1g.6gb", 2)], "n2": [free("1g.6gb", 0)]}, 1, id="on-another-node"
+        ),
+        pytest.param(
+            {name: [used("1g.6gb", 0), free("1g.6gb", 1)] for name in ("n1", "n2")}, 2, id="on-nodes-that-victims-leave"
+        ),
+    ],
+)
+def test_nobody_waits_for_a_victim_who_finds_his_slice_elsewhere_at_once(boards, asked):
+    nodes = [node(name, A30, placements={"0": slices}) for name, slices in boards.items()]
+    pods = [
+        bound(f"x/{name}-{item['start']}", name, item["profile"])
+        for name, slices in boards.items()
+        for item in slices
+        if item["used"]
+    ]
+    wait = [f"ml/{number}" for number in range(asked)]
+    view = begin(cluster(nodes, [*pods, *(gated(key, "1g.6gb", created=at(0)) for key in wait)]))
+    for pod in view.pods:
+        if pod.node and "nvidia.com/mig-1g.6gb" in pod.request:
+            view = leaving(view, pod.key, "ml/that-comes-no-more")
+    assert released_keys(settle(view)) == wait
+
+
+@pytest.mark.parametrize(
     ("created", "goes"),
     [
         pytest.param(30, [], id="half-a-minute-later"),
@@ -215,6 +243,27 @@ def test_a_claimant_gets_what_a_victim_leaves_though_its_node_is_being_cut_just_
     one = node("n1", placements={"0": [free("4g.20gb", 0)]}, annotations=order)
     decision = settle(cluster([one], pods, now=1000.5))
     assert (decision.ungate, decision.planned.keys()) == ((), {"ml/two", "ml/three"})
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not-told-yet"])
+def test_a_slice_that_is_being_made_counts_once_though_its_board_does_not_show_yet_who_holds_the_others(told):
+    """The pair needs n1's free 3g and the one that is coming, so who finds its own elsewhere is kept off n1."""
+    ones = [free("1g.5gb", 4), free("1g.5gb", 5)]
+    order = ordered('{"1": [{"profile": "3g.20gb", "start": 0}, {"profile": "1g.5gb", "start": 4}, {"profile": "1g.5gb", "start": 5}]}', at_s=0)  # fmt: skip
+    nodes = [
+        node("n0", placements={"0": [free("3g.20gb", 4)]}),
+        node("n1", count=2, placements={"0": [free("3g.20gb", 0)], "1": ones}, annotations=order),
+    ]
+    pods = [
+        bound("x/one", "n1", "1g.5gb"),
+        bound("x/other", "n1", "1g.5gb"),
+        gated("ml/pair", "3g.20gb", count=2, created=at(0)),
+        gated("ml/single", "3g.20gb", created=at(1)),
+    ]
+    view = cluster(nodes, pods)
+    decision = settle(begin(view) if told else view)
+    assert [(release.pod, release.avoid) for release in decision.ungate] == [("ml/single", ("n1",))]
+    assert decision.planned.keys() == {"ml/pair"}
 
 
 # The law --------------------------------------------------------------------------------------------------------------

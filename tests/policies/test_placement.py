@@ -12,7 +12,7 @@ from policies import names
 from policies.annotations import PlacedSlice, Placement, listed
 from policies.catalogue import by_product
 from policies.geometry import geometry_of
-from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of
+from policies.placement import arrange, capacity_for, fits, lay_out, profile_of, resource_of, to_hold
 from tests.builders import A30, A100, A100_80, H100, T4
 from tests.policies.facts import media_suffice
 
@@ -156,6 +156,11 @@ def test_wanted_slices_are_put_where_most_remains_or_nowhere(product_name, mode,
             MIG, ("4g.20gb@0",), ("2g.10gb@4", "1g.5gb@6"), ("1g.5gb+me",), ("1g.5gb+me@6",), ("2g.10gb@4",), 1, 1,
             id="of-equals-that-which-leaves-starts",
         ),
+        # At 0 and at 2 the 2g breaks one and leaves as many starts; beside the 1g that stays then there are three for a 1g, not two.
+        pytest.param(
+            MIG, ("1g.5gb@4",), ("1g.5gb@1", "1g.10gb@2"), ("2g.10gb",), ("2g.10gb@2",), ("1g.5gb@1",), 1, 1,
+            id="of-these-that-beside-which-what-stays-leaves-starts",
+        ),
         pytest.param(
             MIG, (), ("1g.5gb+me@6",), ("1g.5gb+me",), ("1g.5gb+me@6",), (), 0, 0, id="a-free-me-serves",
         ),
@@ -170,6 +175,24 @@ def test_wanted_slices_are_put_where_most_remains_or_nowhere(product_name, mode,
 def test_the_fewest_free_slices_are_destroyed(mode, fixed, free, wanted, placed, kept, destroyed, created):
     found = arrange(by_product(A100), mode, at(*fixed), wanted, at(*free))
     assert (found.placed, found.kept, found.destroyed, found.created) == (at(*placed), at(*kept), destroyed, created)
+
+
+@pytest.mark.parametrize(
+    ("most", "fixed", "free", "kept"),
+    [
+        pytest.param(48, 0, 48, 47, id="48-clients"),
+        pytest.param(48, 40, 8, 7, id="of-whom-40-have-their-shares"),
+        pytest.param(48, 30, 8, 8, id="and-fewer-than-48"),
+        pytest.param(16, 0, 16, 15, id="16-clients-before-volta"),
+    ],
+)
+def test_free_shares_are_kept_while_a_board_serves_as_many_clients_however_many_gigabytes_it_has(
+    most, fixed, free, kept
+):
+    """Beside 48 shares of 1 GB an 80 GB board has 32 GB left, and serves nobody with them."""
+    model = replace(by_product(A100_80), max_clients=most)
+    found = arrange(model, MPS, at(*["1gb"] * fixed), ("10gb",), at(*["1gb"] * free))
+    assert (len(found.kept), found.destroyed, found.created) == (kept, free - kept, 1)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +225,21 @@ def test_counts_of_nos_are_laid_out_by_the_same_rule():
         PlacedSlice(profile="10gb", used=True),
         PlacedSlice(profile="10gb", used=False),
     )
+
+
+def test_what_is_used_is_some_of_what_was_laid_out():
+    """Alone the 1g would lie at 6; beside a 3g, which lies at 4 and leaves a 2g there, it lies at 0."""
+    assert lay_out(by_product(A100), MIG, (("3g.20gb", False), ("1g.5gb", True))) == (
+        PlacedSlice(profile="1g.5gb", start=0, used=True),
+        PlacedSlice(profile="3g.20gb", start=4, used=False),
+    )
+
+
+def test_a_pod_holds_none_of_the_free_slices_where_these_cannot_lie_beside_the_held_ones():
+    """What is reported cannot be: another place, where nothing is, is no answer."""
+    assert to_hold(by_product(A100), MIG, at("3g.20gb@0"), at("1g.5gb@4", "1g.5gb@6")) == Placement("1g.5gb", 6)
+    assert to_hold(by_product(A100), MIG, at("3g.20gb@0"), at("1g.5gb@0")) is None
+    assert to_hold(by_product(A100), MIG, at("3g.20gb@0"), ()) is None
 
 
 def test_counts_that_no_layout_holds_are_not_guessed_at():

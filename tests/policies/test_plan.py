@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from policies import names
 from policies.annotations import Placement
 from policies.catalogue import by_product
-from policies.guests import Guest
+from policies.guests import Guest, Kind, Seat
 from policies.placement import arrange, fits, profile_of, resource_of
 from policies.plan import Demand, plan
 from policies.regroup import Regroup
 from policies.repair import make_room
 from policies.search import Budget
+from policies.seating import Seating
 from policies.supply import survey
 from policies.view import view_node, view_pod
 from tests.builders import A30, A100, A100_80, make_pod
 from tests.policies.cluster import bound, free, gated, node, used
 
+H200 = "NVIDIA-H200"
 RTX = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 
 
@@ -223,6 +225,71 @@ def test_few_pods_are_brought_to_the_seats_that_cost_least_in_all():
     found = planned([one], pods("2g.12gb", "1g.6gb"), [bound("x/busy", "n1", "2g.12gb")])
     # By enumeration: the 1g takes the free one, the 2g breaks the 4g.
     assert layouts(found) == {"n1": {0: ["2g.12gb@0"]}}
+
+
+def test_that_nothing_free_is_destroyed_is_worth_more_than_that_less_is_created():
+    """n1 has CPUs for one pod. By hand: with the 10 on its free slice the 20 breaks the 40; with the 20 there nothing goes."""
+    nodes = [
+        node("n1", mode="mps", placements={"0": [free("10gb")]}, resources={"cpu": "2"}),
+        node("n2", mode="mps", placements={"0": [used("30gb")]}),
+        node("n3", mode="mps", placements={"0": [free("40gb")]}),
+    ]
+    found = planned(nodes, pods("10gb", "20gb", cpu="2"), [bound("x/busy", "n2", "30gb")])
+    assert layouts(found) == {"n1": {0: ["10gb", "20gb"]}, "n2": {0: ["10gb", "30gb"]}}
+
+
+def test_a_slice_that_is_there_comes_before_one_that_is_on_its_way_to_a_fuller_board():
+    order = '{"0": [{"profile": "4g.20gb", "start": 0}, {"profile": "1g.5gb", "start": 4}]}'
+    nodes = [
+        node(
+            "n1",
+            placements={"0": [used("4g.20gb", 0)]},
+            annotations={names.SPEC_PLACEMENTS: order, names.SPEC_PLAN: "1"},
+        ),
+        node("n2", placements={"0": [free("1g.5gb", 6)]}),
+    ]
+    found = planned(nodes, pods("1g.5gb"), [bound("x/busy", "n1", "4g.20gb")])
+    assert seats(found) == {"ml/0-1g.5gb": "n2"}
+
+
+def test_of_boards_that_would_be_as_full_the_fewest_are_touched():
+    """Both have 30 of 40 GB in use, and one of the three shares is there: by hand, 40 and 35 GB whichever board takes two."""
+    one = node("n1", count=2, mode="mps", placements={"0": [used("30gb"), free("5gb")], "1": [used("30gb")]})
+    found = planned([one], pods("5gb", "5gb", "5gb"), [bound("x/one", "n1", "30gb"), bound("x/two", "n1", "30gb")])
+    assert layouts(found) == {"n1": {1: ["30gb", "5gb", "5gb"]}}
+
+
+def test_pods_are_spread_anew_on_boards_whose_slices_have_more_gigabytes_by_name_than_these_have():
+    """Half an H200 is called 71 GB, and the whole 141."""
+    nodes = [node("n1", H200, placements={"0": []}), node("n2", H200, placements={"0": [used("7g.141gb", 0)]})]
+    found = planned(nodes, pods("3g.71gb"), [bound("x/busy", "n2", "7g.141gb")])
+    guest = Guest("x/late", Kind(("4g.71gb",), (), 0b11))
+    assert Regroup(found.seating, Budget(100)).make_room(guest)
+    assert (guest.seat, found.refused) == (Seat(0, (0,)), {})
+
+
+def test_of_seats_that_cost_the_same_the_first_is_found_in_whatever_states_boards_are():
+    """n1 and n3 are alike: when n1 is taken, n2, which is in another state, still comes before n3."""
+    boards = [free("10gb")], [free("10gb"), free("5gb")], [free("10gb")]
+    nodes = [node(f"n{place}", mode="mps", placements={"0": slices}) for place, slices in enumerate(boards, 1)]
+    seating, kind = Seating([survey(view_node(one), []) for one in nodes]), Kind(("10gb",), (), 0b111)
+    found = []
+    for number in range(3):
+        _, seat = seating.find(kind)
+        seating.put(Guest(f"ml/{number}", kind), seat)
+        found.append(seat.site)
+    assert found == [0, 1, 2]
+
+
+def test_a_slice_that_is_on_its_way_and_has_to_go_again_serves_nobody():
+    """The 1g is ordered at 0, which only the 4g can use; so the pod with a 1g is told the place that it will have."""
+    order = {names.SPEC_PLACEMENTS: '{"0": [{"profile": "1g.5gb", "start": 0}]}', names.SPEC_PLAN: "1"}
+    found = planned([node(placements={"0": []}, annotations=order)], pods("4g.20gb", "1g.5gb"))
+    assert layouts(found) == {"n1": {0: ["4g.20gb@0", "1g.5gb@6"]}}
+    assert found.placements() == {
+        "ml/0-4g.20gb": ((0, Placement("4g.20gb", 0)),),
+        "ml/1-1g.5gb": ((0, Placement("1g.5gb", 6)),),
+    }
 
 
 def test_several_pods_move_at_once_if_that_makes_room():

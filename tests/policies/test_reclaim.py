@@ -226,6 +226,17 @@ def test_who_can_be_served_at_once_elsewhere_does_not_wait_for_a_victim():
     assert [release.pod for release in decision.ungate] == ["c/quick"]
 
 
+def test_what_is_there_on_a_node_that_a_victim_leaves_is_given_away_once():
+    """Both nodes have four CPUs free, and four that a victim leaves: c's two pods run at once, on one node each."""
+    decision = case(
+        pod("b/one", cpu=4, node="n1"), pod("b/two", cpu=4, node="n2"), pod("a/one"), pod("a/two"),
+        pod("c/one", 0, cpu=4, created=1001), pod("c/two", 0, cpu=4, created=1002),
+        quotas=[quota("a", 2), quota("b", 0), quota("c", cpu=8)], nodes=[machine("n1", 1, 8), machine("n2", 1, 8)],
+    )  # fmt: skip
+    assert sorted(victims(decision)) == ["b/one", "b/two"]
+    assert [release.pod for release in decision.ungate] == ["c/one", "c/two"]
+
+
 def test_a_pod_under_two_budgets_cannot_be_evicted():
     """The API server refuses it whatever they allow."""
     both = [budget("a", 9, app="web"), replace(budget("a", 9, app="web"), name="other")]
@@ -316,6 +327,15 @@ def test_whom_others_could_make_way_for_keeps_its_place_in_all_that_it_needs():
         quotas=[quota("a", 1, cpu=10), quota("b", 1, cpu=0)], nodes=[machine("n1", 4)],
     )  # fmt: skip
     assert decision.ungate == ()
+
+
+def test_nothing_is_kept_on_a_node_that_has_none_left_at_all_of_what_is_lacked():
+    """Q18: b, within its min, uses the only GPU; that nobody else got CPUs would help a/old to nothing."""
+    decision = case(
+        *running("b", 1), pod("a/old", cpu=4), pod("c/cpu", 0, cpu=8, created=int(NOW)),
+        quotas=[quota("a", 1), quota("b", 1), quota("c", cpu=8)], nodes=[machine("n1", 1, 8)],
+    )  # fmt: skip
+    assert [release.pod for release in decision.ungate] == ["c/cpu"]
 
 
 def test_a_pod_above_max_holds_its_place_before_others_of_its_quota():

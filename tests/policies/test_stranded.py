@@ -71,6 +71,17 @@ def with_free_slice(*pods):
     return cluster([node("n1", A30, placements={"0": [free("4g.24gb", 0)]})], pods)
 
 
+def test_nobody_is_planned_elsewhere_whose_node_is_cut_this_very_second():
+    """The scheduler may not have looked at it yet."""
+    order = {names.SPEC_PLACEMENTS: '{"0": [{"profile": "4g.24gb", "start": 0}]}', names.SPEC_PLAN: "1000000"}
+    done = order | {names.STATUS_PLAN: "1000000"}
+    nodes = [
+        node("n1", A30, placements={"0": [free("4g.24gb", 0)]}, annotations=done),
+        node("n2", A30, placements={"0": [free("1g.6gb", 0)]}),
+    ]
+    assert settle(stranded(cluster(nodes, [released("ml/late", "4g.24gb")]), "ml/late")).layouts == ()
+
+
 @pytest.mark.parametrize("owner", [True, False], ids=["of a controller", "alone"])
 def test_who_has_a_place_that_the_scheduler_does_not_use_is_not_made_again_but_told(owner):
     """A volume in another zone, an affinity between pods: coming back would change nothing, and go on for ever."""

@@ -21,7 +21,7 @@ def clock():
 
 
 def get(port, path):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", path)
     response = connection.getresponse()
     body = response.read().decode()

@@ -83,7 +83,7 @@ def test_a_pod_runs_until_it_is_deleted_and_then_ends_at_once(cluster: Sandbox) 
     pod = json.loads(cluster.kubectl("get", "-n", NAMESPACE, "pod", "runs", "-o", "json"))
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["podIP"]
-    cluster.kubectl("delete", "-n", NAMESPACE, "pod", "runs", "--timeout=10s")
+    cluster.kubectl("delete", "-n", NAMESPACE, "pod", "runs", "--timeout=30s")
 
 
 def test_a_pod_ends_as_long_after_its_start_as_it_says(cluster: Sandbox) -> None:

@@ -22,8 +22,8 @@ def _shake_hands(issued: Credentials, trusted: Path, host: str) -> None:
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(issued.serving_certificate, issued.serving_key)
     ours, theirs = socket.socketpair()
-    ours.settimeout(10)
-    theirs.settimeout(10)
+    ours.settimeout(30)
+    theirs.settimeout(30)
 
     def serve() -> None:
         try:
@@ -37,7 +37,7 @@ def _shake_hands(issued: Credentials, trusted: Path, host: str) -> None:
         with ours:
             ssl.create_default_context(cafile=str(trusted)).wrap_socket(ours, server_hostname=host).close()
     finally:
-        server.join(10)
+        server.join(30)
 
 
 def test_the_server_is_verified_by_the_ca_and_its_address(issued: Credentials) -> None:

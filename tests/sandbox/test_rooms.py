@@ -56,7 +56,7 @@ def test_a_lock_that_a_child_has_inherited_holds_the_room_after_its_parent_let_g
         room.leave()
         assert rooms.is_held("a")
         child.stdin.close()
-        child.wait(10)
+        child.wait(30)
     assert not rooms.is_held("a")
 
 
@@ -96,7 +96,7 @@ def test_what_a_crash_left_is_removed_with_all_its_processes_and_no_other(sleepe
         _crash("a", "mine")
         assert rooms.clean("a")
         assert rooms.names() == []
-        assert sleeper.wait(10) == -9
+        assert sleeper.wait(30) == -9
         assert not marks.bears(child, "mine")
         assert stranger.poll() is None
         stranger.kill()

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from certs.issue import KeyPair, issue_leaf
+from tests.apiserver.server import PATIENCE_S
 
 HOST = "127.0.0.1"
 BODY = b'{"request":{}}'
@@ -49,7 +50,7 @@ class Process:
             (self.directory / "new").replace(self.directory / name)
         return pair.certificate.decode()
 
-    def connect(self, timeout_s: float = 10.0) -> http.client.HTTPSConnection:
+    def connect(self, timeout_s: float = PATIENCE_S) -> http.client.HTTPSConnection:
         context = ssl.create_default_context(cadata=self.authority.certificate.decode())
         connection = http.client.HTTPSConnection(*self.address, timeout=timeout_s, context=context)
         self.connections.append(connection)
@@ -61,7 +62,7 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(15)
+            self.process.wait(PATIENCE_S)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -97,6 +98,6 @@ def stuck_peers(address, silent, half):
     with ExitStack() as stack:
         for count, first_words in ((silent, b""), (half, b"\x16\x03\x01\x02\x00\x01")):
             for _ in range(count):
-                peer = stack.enter_context(socket.create_connection(address, timeout=10))
+                peer = stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
                 peer.sendall(first_words)
         yield

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.apiserver.server import PATIENCE_S
 from tests.webhook.process import ask, seconds, stuck_peers
 
 HEAD = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -86,7 +87,7 @@ def dripping(server, count, first, drip):
         yield peers
     finally:
         done.set()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         for peer in peers:
             peer.close()
 
@@ -103,14 +104,14 @@ def test_requests_that_drip_delay_nobody_and_are_hung_up_on(server, kept, first,
     with dripping(server, 100, first, drip) as peers:
         assert longest_wait(kept, 1.5) < 1.0
         assert seconds(lambda: ask(server.connect())) < 1.0
-        peers[0].sock.settimeout(5)
+        peers[0].sock.settimeout(PATIENCE_S)
         with suppress(ConnectionError, ssl.SSLError):  # a reset, or an end without a goodbye; no timeout
             assert peers[0].sock.recv(1) == b""
 
 
 def shout(server, size, pause_s=0.0):
     """Send a body of so many bytes, unless we are hung up on, and wait for the answer."""
-    peer = server.connect(timeout_s=30)
+    peer = server.connect(timeout_s=PATIENCE_S)
     with suppress(OSError):
         peer.connect()
         peer.sock.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
@@ -196,7 +197,7 @@ def test_requests_that_arrive_together_are_answered_in_turn(server):
 def test_a_thousand_silent_connections_keep_nobody_out(server, kept):
     with ExitStack() as stack:
         for _ in range(1000):
-            stack.enter_context(socket.create_connection(server.address, timeout=10))
+            stack.enter_context(socket.create_connection(server.address, timeout=PATIENCE_S))
         assert seconds(lambda: ask(kept)) < 1.0
         assert seconds(lambda: ask(server.connect())) < 2.0
 

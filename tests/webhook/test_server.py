@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.apiserver.server import PATIENCE_S
 from tests.webhook.process import HOST, ask, seconds, serving, stuck_peers
 from webhook.connection import Connection, Memory
 from webhook.server import Server
@@ -52,7 +53,7 @@ def test_peers_that_fall_silent_after_the_handshake_cost_no_thread(server):
 
 
 def test_silent_peers_are_hung_up_on(server):
-    with socket.create_connection(server.address, timeout=10) as peer:
+    with socket.create_connection(server.address, timeout=PATIENCE_S) as peer:
         assert peer.recv(1) == b""  # the end, within the handshake timeout and a turn of the loop
 
 
@@ -90,7 +91,7 @@ class Load:
     def __exit__(self, *_):
         self.stop.set()
         for thread in self.threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
     def run(self, kept: bool) -> None:
         connection = self.server.connect()
@@ -107,7 +108,7 @@ class Load:
             except OSError as error:
                 self.failures.append(error)
 
-    def reaches(self, condition, timeout_s=10.0) -> bool:
+    def reaches(self, condition, timeout_s=PATIENCE_S) -> bool:
         deadline = time.monotonic() + timeout_s
         while not condition() and time.monotonic() < deadline:
             self.stop.wait(0.01)
@@ -138,7 +139,7 @@ def test_after_sigterm_a_replica_is_unready_but_answers_then_ends(tmp_path, auth
         assert answer == (503, b"shutting down\n")
         assert ask(kept)[0] == 200
         assert ask(process.connect())[0] == 200  # a new connection, as the Service may still send them
-        assert process.process.wait(20) == 0
+        assert process.process.wait(PATIENCE_S) == 0
         assert process.process.stdout.read() == b"closed\n"
 
 
@@ -147,7 +148,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path, authority):
         ask(process.connect())
         process.process.send_signal(signal.SIGTERM)
         process.process.send_signal(signal.SIGINT)
-        assert process.process.wait(8) == 0
+        assert process.process.wait(PATIENCE_S) == 0, "and not when it has drained"
         assert process.process.stdout.read() == b"closed\n"
 
 
@@ -171,7 +172,7 @@ def test_a_signal_that_arrives_inside_the_pool_does_not_wait_for_the_pool():
 
     thread = threading.Thread(target=interrupted, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

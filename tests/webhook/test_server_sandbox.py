@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 import signal
 import socket
 import ssl
@@ -16,9 +17,11 @@ import pytest
 import yaml
 
 import manifests
+from console.sandbox.ports import free_ports
 from kube.client import Client
 from kube.errors import ApiError
 from kube.resource import MUTATING_WEBHOOKS, NAMESPACES, PODS, SECRETS
+from tests.apiserver.server import PATIENCE_S
 
 pytestmark = pytest.mark.sandbox
 
@@ -42,8 +45,7 @@ class Webhook:
         kubeconfig["users"][0]["user"] = {"token": token}
         self.kubeconfig = directory / "kubeconfig"
         self.kubeconfig.write_text(yaml.safe_dump(kubeconfig))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1, set(), random.Random())
         self.start()
 
     def start(self) -> None:
@@ -54,7 +56,7 @@ class Webhook:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            assert self.process.wait(15) == 0
+            assert self.process.wait(PATIENCE_S) == 0
         finally:
             self.process.kill()
 
@@ -74,7 +76,7 @@ class Webhook:
         body = json.dumps(POD).encode()
         return json.loads(self.admin.request("POST", PODS.path(NAMESPACE), query={"dryRun": "All"}, body=body))
 
-    def wait_until_it_admits(self, timeout_s: float = 20.0) -> dict:
+    def wait_until_it_admits(self, timeout_s: float = PATIENCE_S) -> dict:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -122,7 +124,7 @@ def test_the_server_proves_itself_with_the_published_authority(webhook):
     trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusted.load_verify_locations(cadata=bundle(webhook).decode())
     with (
-        socket.create_connection(("127.0.0.1", webhook.port), timeout=5) as raw,
+        socket.create_connection(("127.0.0.1", webhook.port), timeout=PATIENCE_S) as raw,
         trusted.wrap_socket(raw, server_hostname="127.0.0.1") as tls,
     ):
         names = [value for _, value in tls.getpeercert()["subjectAltName"]]
