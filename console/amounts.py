@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from policies.quantity import BYTES, amount
+from policies.quantity import amount, in_bytes
 
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _STEP: Final = 1000  # three decimals: all there are of GPUs and cores
@@ -16,7 +16,7 @@ def shown(resource: str, thousandths: int) -> str:
     has no end in either is cut off.
     """
     largest = 0
-    while resource in BYTES and largest + 1 < len(_UNITS) and abs(thousandths) >= _unit(largest + 1):
+    while in_bytes(resource) and largest + 1 < len(_UNITS) and abs(thousandths) >= _unit(largest + 1):
         largest += 1
     exact = (power for power in (largest, largest - 1) if power >= 0 and not thousandths * _STEP % _unit(power))
     power = next(exact, largest)

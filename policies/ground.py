@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
-from policies import names
 from policies.boards import Board
-from policies.guests import Kept, Kind
+from policies.guests import Kind
+from policies.holding import Holding
 from policies.nodesets import Nodes, nodes_in
-from policies.packing import State
-from policies.placement import capacity_for, is_made, resource_of, size_of
+from policies.placement import capacity_for, resource_of
 from policies.plan import Planner
 from policies.promise import Claim, Role
 from policies.seating import Seating
@@ -20,7 +18,6 @@ from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 
 _MOST_HELD: Final = 64  # places
 _REMEMBERED: Final = 1 << 14  # boards of nodes, with a profile
-_ONE_GB: Final = "1gb"  # the smallest slice of MPS
 SLICES: Final = "slices"
 """What a node lacks that has the room for a pod, but not its slices; no resource is called so."""
 
@@ -34,6 +31,7 @@ class Ground:
         bound: the pods bound to each node, by its name.
         promised: the profiles on each node on which released pods could land, by its name.
         leaving: pods (namespace/name) that are on their way out, or tried out to be.
+        holding: keeps places on them.
         held: claims on places that are held, for the promises made to others.
     """
 
@@ -41,12 +39,12 @@ class Ground:
     bound: Mapping[str, Sequence[PodView]]
     promised: Mapping[str, frozenset[str]]
     leaving: set[str]
+    holding: Holding
     held: list[Claim] = field(default_factory=list)
     _positions: dict[str, int] = field(init=False)
     _ever: dict[Kind, bool] = field(default_factory=dict)
     _lacks: dict[tuple[Kind, int], frozenset[str]] = field(default_factory=dict)
     _spent: set[Kind] = field(default_factory=set)
-    _frees: dict[str, tuple[list[tuple[int, State]], int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._positions = {site.node.name: position for position, site in enumerate(self._sites)}
@@ -119,15 +117,16 @@ class Ground:
         """Forget what nodes lacked: somebody has been seated."""
         self._lacks.clear()
 
-    def hold(self, key: str, kind: Kind) -> None:
-        """Keep for a pod that waits what is free on the node that can serve it soonest: where the least is missing.
+    def hold(self, key: str, kind: Kind, span_s: float) -> None:
+        """Keep for a pod that waits what is free on the node that can serve it soonest, as far as can be told.
 
-        Where nothing is free of what it lacks there is nothing to keep, for it or for later pods of its kind. Only so many
-        places are held at once: who stands further behind will be long in coming.
+        Who has run for so many seconds at most is taken to end, who has run for longer to stay. Where nothing is free of what
+        the pod lacks there is nothing to keep, for it or for later pods of its kind. Only so many places are held at once:
+        who stands further behind will be long in coming.
         """
         if kind in self._spent or len(self.held) >= _MOST_HELD:
             return
-        home = self._hold_slices(kind) if kind.profiles else self._hold_room(kind)
+        home = self.holding.keep(kind, span_s)
         if home is None:
             self._spent.add(kind)
             return
@@ -145,57 +144,6 @@ class Ground:
         self._seating.alter(position, site)
         for kind, where in [key for key in self._lacks if key[1] == position]:
             del self._lacks[kind, where]
-
-    def _hold_room(self, kind: Kind) -> int | None:
-        needs = sorted(kind.room, key=_dearest_first)
-        best: tuple[list[int], int] | None = None
-        for position in nodes_in(kind.candidates):
-            room = self._seating.room[position]
-            short = [max(0, amount - room.get(name, 0)) for name, amount in needs]
-            in_vain = any(left >= amount > 0 for left, (_, amount) in zip(short, needs, strict=True))
-            if not in_vain and (best is None or (short, position) < best) and _holds(self._sites[position].node, kind):
-                best = short, position
-        if best is None:
-            return None
-        self._seating.keep(best[1], Kept((), kind.room))
-        return best[1]
-
-    def _hold_slices(self, kind: Kind) -> int | None:
-        """Keep the freest board of the node that has it, in the smallest slices that it makes."""
-        best: tuple[int, int] | None = None
-        for free, state in self._free_for(kind.profiles[0]):
-            nodes = self._seating.members[state] & kind.candidates
-            if nodes and (best is None or -free <= best[0]):
-                position = next((place for place in nodes_in(nodes) if _holds(self._sites[place].node, kind)), None)
-                if position is not None and (best is None or (-free, position) < best):
-                    best = -free, position
-        if best is None:
-            return None
-        position, room = best[1], kind.room
-        for profile in kind.profiles:
-            states = self._seating.states[position]
-            count, plot = max((self._free(state, profile), -plot) for plot, state in enumerate(states))
-            state = states[-plot]
-            self._seating.keep(position, Kept(((-plot, _filler(state)),) * count, room))
-            room = ()
-        return position
-
-    def _free_for(self, profile: str) -> list[tuple[int, State]]:
-        """Return the states of boards that have anything free for a slice, with how much that is."""
-        members = self._seating.members  # to which more are added, none taken away
-        found, seen = self._frees.get(profile, ([], 0))
-        found += [(free, state) for state in islice(members, seen, None) if (free := self._free(state, profile))]
-        self._frees[profile] = found, len(members)
-        return found
-
-    def _free(self, state: State, profile: str) -> int:
-        """Return how many of the smallest slices a board still takes, at most as many as make one of this profile."""
-        if not is_made(state.face.model, state.face.mode, profile):
-            return 0
-        filler, count = _filler(state), 0
-        while count * size_of(filler)[0] < size_of(profile)[0] and (step := self._seating.packing.add(state, filler)):
-            state, count = step.state, count + 1
-        return count
 
 
 def _holds(node: NodeView, kind: Kind) -> bool:
@@ -218,13 +166,3 @@ def _most(boards: tuple[Board, ...], profile: str) -> int:
         else sum(item.profile == profile for item in board.slices)
         for board in boards
     )
-
-
-def _filler(state: State) -> str:
-    """Return the smallest slice that a board makes."""
-    model = state.face.model
-    return model.profiles[0].name if state.face.mode == names.MIG else _ONE_GB
-
-
-def _dearest_first(item: tuple[str, int]) -> tuple[bool, str]:
-    return not item[0].startswith(names.NVIDIA_PREFIX), item[0]

@@ -11,6 +11,7 @@ from policies.annotations import listed
 from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.geometry import Placements
+from policies.placement import fits
 
 _REMEMBERED: Final = 1 << 16  # boards; some 20 MiB when full, more than a large cluster has
 
@@ -59,6 +60,13 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 def once(face: Face) -> Face:
     """Return the one object for equal faces, so that telling that boards are alike costs nothing."""
     return face
+
+
+def gives(face: Face, profile: str) -> bool:
+    """Return whether a board has a slice that nobody holds, or a place for one if what is free there goes."""
+    if any(item.profile == profile for item in face.open):
+        return True
+    return not face.rigid and fits(face.model, face.mode, face.fixed, (profile,))
 
 
 def left_over(board: Board) -> bool:

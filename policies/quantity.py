@@ -19,8 +19,8 @@ Quantity = str | int | float
 Amounts = Mapping[str, int]
 """Thousandths of each resource's unit. A resource that is absent is not zero: nothing was said of it."""
 
-BYTES: Final = ("memory", "ephemeral-storage")
-"""Resources that are counted in bytes, which people write with binary suffixes."""
+_BYTES: Final = ("memory", "ephemeral-storage")
+_HUGEPAGES: Final = "hugepages-"  # and the size of a page; counted in bytes all the same
 
 # Source: k8s.io/apimachinery, api/resource/suffix.go.
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -92,10 +92,15 @@ def format_milli(thousandths: int, *, binary: bool = False) -> str:
     return _shortened(thousandths, 1000, _FROM_MILLI)
 
 
+def in_bytes(resource: str) -> bool:
+    """Return whether a resource is counted in bytes, which people write with binary suffixes."""
+    return resource in _BYTES or resource.startswith(_HUGEPAGES)
+
+
 @lru_cache(maxsize=1 << 12)
 def amount(resource: str, thousandths: int) -> str:
     """Return an amount of a resource as people write it: bytes with binary suffixes."""
-    return format_milli(thousandths, binary=resource in BYTES)
+    return format_milli(thousandths, binary=in_bytes(resource))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from policies.crowding import Stock
 from policies.decision import Cut, Decision, Evict, Layout, Planned, Release, Waiting
 from policies.evictions import stale_holders
 from policies.ground import Ground
+from policies.holding import Holding
 from policies.hosts import Hosts
 from policies.ledger import Ledger
 from policies.memo import Memo
@@ -80,8 +81,10 @@ class _Settlement:
         promised = _promised_on(hosts, seen.promised)
         sites = [memo.supply(node, seen.bound[node.name], promised[node.name], ledger.going) for node in up]
         memo.forget_others(up)
-        planner = Planner(memo.seating(sites), hosts)
-        self.ground = Ground(planner, seen.bound, promised, set(ledger.going))
+        seating = memo.seating(sites)
+        planner = Planner(seating, hosts)
+        holding = Holding(seating, seen.bound, ledger.going, memo, seen.view.now)
+        self.ground = Ground(planner, seen.bound, promised, set(ledger.going), holding)
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
         self.walk.go(seen.promised, self.queue)

@@ -200,6 +200,11 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
     @property
+    def since(self) -> int:
+        """Return since when it has been to be bound, in seconds since the epoch: about as long a bound one has run."""
+        return max(self.created, self.released_at)
+
+    @property
     def holds(self) -> bool:
         """Return whether it is bound and has not ended: its slices are taken."""
         return bool(self.node) and not self.finished

@@ -9,6 +9,7 @@ from policies.evictions import eviction
 from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.guests import Kind
+from policies.holding import EVERYBODY, patience
 from policies.ledger import Ledger, Member
 from policies.nodesets import Nodes
 from policies.plan import Demand, Planner
@@ -75,7 +76,7 @@ class Walk:
         if pod.controlled and pod.released_at and pod.refused_until <= self.view.now:
             self._send_back(pod)
         elif self._is_old(pod) and self.ground.ever(kind):
-            self.ground.hold(pod.key, kind)
+            self._hold_ground(pod, kind)
 
     def put_off(self, key: str) -> None:
         """Let nobody go for a pod yet: what is left to it is known when those have been bound who are released now."""
@@ -117,7 +118,11 @@ class Walk:
             return
         self.ledger.grant(pod)
         if claims or not lacks:
-            self.ground.hold(pod.key, kind)
+            self._hold_ground(pod, kind)
+
+    def _hold_ground(self, pod: PodView, kind: Kind) -> None:
+        """Keep slices and room for a pod; by how long it has waited it knows who ends, once that is long."""
+        self.ground.hold(pod.key, kind, patience(self.view.now - pod.created) if self._is_old(pod) else EVERYBODY)
 
     def _is_old(self, pod: PodView) -> bool:
         return self.view.now - pod.created >= self.settings.hold_s

@@ -24,6 +24,7 @@ GPU, BYTES = "nvidia.com/gpu", 1000
         pytest.param("memory", 500, "0.5", id="half a byte"),
         pytest.param("memory", 0, "0", id="no bytes"),
         pytest.param("ephemeral-storage", 2 * 1024**4 * BYTES, "2Ti", id="storage"),
+        pytest.param("hugepages-2Mi", 20 * 1024**3 * BYTES, "20Gi", id="huge pages, and not as many bytes"),
     ],
 )
 def test_amounts_are_shown_as_people_write_them(resource, thousandths, text):

@@ -127,6 +127,23 @@ def report(*boards, mig=True, fault=None):
             id="too-large",
         ),
         pytest.param(
+            [node(resources={"memory": "64Gi", "hugepages-2Mi": "8Gi", "ephemeral-storage": "1536Mi"})],
+            [],
+            make_pod(
+                "ml/w",
+                limits={
+                    "nvidia.com/mig-1g.5gb": "1", "memory": "80Gi", "hugepages-2Mi": "20Gi", "ephemeral-storage": "2Gi",
+                },
+                gates=(names.GATE,),
+            ),
+            (
+                "NodesFull",
+                "needs 1g.5gb; no node open to the pod is large enough: ephemeral-storage (needs 2Gi, the largest has "
+                "1536Mi) and hugepages-2Mi (needs 20Gi, the largest has 8Gi) and memory (needs 80Gi, the largest has 64Gi)",
+            ),
+            id="too-large-in-bytes",
+        ),
+        pytest.param(
             [node(resources={"pods": "1"})],
             [bound("x/web", "n1")],
             gated("ml/w", "1g.5gb"),
