@@ -141,8 +141,8 @@ class Crowd:
             party.guard.left -= (len(party.homes) - 1) * party.guard.weight(party)
         return party.guard is not None
 
-    def send_home(self, place: int, what: str, created: Mapping[str, int], since: int) -> None:
-        """Let those stay at home, but for who is older than that, who take some of what a node has and may land there.
+    def send_home(self, place: int, what: str, created: Mapping[str, int], since: int) -> list[str]:
+        """Let those stay at home who take some of what a node has and may land there, but for older ones; return who does.
 
         Those who are at home there stay too, if others who cannot be held could take the places of all. Nobody's guard may
         count them.
@@ -150,9 +150,10 @@ class Crowd:
         movable = [
             party for party in self.parties if party.nodes >> place & 1 and what in party.takes and not party.fixed
         ]
+        sent: list[str] = []
         for at_home in (False, True):
             if self.slack(place, what) >= 0:
-                return
+                break
             for party in movable:
                 stay = {
                     key: home
@@ -163,7 +164,9 @@ class Crowd:
                     del party.homes[key]
                 if stay:
                     self.seat(party, stay)
+                    sent += stay
             self._loads.clear()
+        return sent
 
     def room_for(self, party: Party) -> int:
         """Return how many pods of a party can come so that these and all who are there are safe as they are."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.crowding import Crowd, Stock
 from policies.levels import Levels
@@ -55,8 +55,21 @@ class Claim:
     created: int = 0
 
 
-def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
-    """Return the candidates that may be released, with the nodes on which each may land.
+class Let(NamedTuple):
+    """Who is let in, and who yields.
+
+    Attributes:
+        nodes: the candidates that may be released, with the nodes on which each may land.
+        yielding: those that could be, but for others for whom boards are being cut, with the node where these would miss
+            what they could take.
+    """
+
+    nodes: dict[str, Nodes]
+    yielding: dict[str, int]
+
+
+def release(claims: Iterable[Claim], stock: Stock) -> Let:
+    """Return which candidates may be released, and why others may not.
 
     Law: if only these and the pods released before land, in any order and on any nodes left to them, each finds its
     slices; but for those of the latter for whom none are left already. And where boards are being cut for others, these
@@ -74,10 +87,11 @@ def release(claims: Iterable[Claim], stock: Stock) -> dict[str, Nodes]:
     if len(chosen.avoided()) < wanted:
         others = _choose(claims, stock, -1)
         chosen = others if len(others.avoided()) > _HELD_BACK * len(chosen.avoided()) else chosen
+    yielding: dict[str, int] = {}
     if chosen.coming and chosen.avoided():
-        _hold_back(stock, chosen, {claim.key: claim.created for claim in claims})
+        yielding = _hold_back(stock, chosen, {claim.key: claim.created for claim in claims})
     avoided = chosen.avoided()
-    return {claim.key: claim.nodes & ~avoided[claim.key] for claim in claims if claim.key in avoided}
+    return Let({claim.key: claim.nodes & ~avoided[claim.key] for claim in claims if claim.key in avoided}, yielding)
 
 
 @dataclass(eq=False, slots=True)
@@ -148,8 +162,8 @@ def _homes_at_risk(
                 yield from ((home, what) for what in crowd.short(party, home))
 
 
-def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> None:
-    """Let those wait who could land where others would miss it for whom boards are being cut.
+def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> dict[str, int]:
+    """Let those wait who could land where others would miss it for whom boards are being cut; return who, and where.
 
     They do not wait for much younger ones: else a stream of those could hold them back for ever.
     """
@@ -157,13 +171,16 @@ def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> Non
     crowd.fill(replace(party, guard=None) for party in chosen.released)
     for party in chain(chosen.waiting, chosen.coming):
         crowd.seat(party, party.homes)
+    yielding: dict[str, int] = {}
     for party in chosen.coming:
         oldest: dict[int, int] = {}
         for key, home in party.homes.items():
             oldest[home] = min(created[key], oldest.get(home, created[key]))
         short = [(home, what) for home in sorted(oldest) for what in crowd.short(party, home)]
         for home, what in () if not short or crowd.guarded(party) else short:
-            crowd.send_home(home, what, created, oldest[home] - _MUCH_YOUNGER_S)
+            for key in crowd.send_home(home, what, created, oldest[home] - _MUCH_YOUNGER_S):
+                yielding[key] = home
+    return yielding
 
 
 class _Admission:

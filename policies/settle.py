@@ -24,7 +24,7 @@ from policies.memo import Memo
 from policies.nodesets import Nodes, nodes_in
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
 from policies.plan import Demand, Planner
-from policies.promise import Claim, Role, release
+from policies.promise import Claim, Let, Role, release
 from policies.queueing import in_order
 from policies.settings import DEFAULTS, Settings
 from policies.supply import slices_of
@@ -97,7 +97,7 @@ class _Settlement:
         """Return the decision."""
         claims = self.claims.all
         candidates = any(claim.role is Role.CANDIDATE for claim in claims)
-        allowed = release([*claims, *self.ground.held], self._stock()) if candidates else {}
+        allowed, yielding = release([*claims, *self.ground.held], self._stock()) if candidates else Let({}, {})
         landing: dict[str, Nodes] = {}
         for claim in claims:
             for profile, _ in claim.need if claim.key in allowed else ():
@@ -130,7 +130,7 @@ class _Settlement:
             quotas=self.ledger.statuses(),
             layouts=tuple(sorted(ordered, key=lambda layout: layout.node)),
             cuts=tuple(action for action in judged if isinstance(action, Cut)),
-            waiting=tuple(self._waiting(later, ordered)),
+            waiting=tuple(self._waiting(later, ordered, yielding)),
             planned=self._planned(later),
         )
 
@@ -180,9 +180,12 @@ class _Settlement:
             key: Planned(node=self.sites[claim.home].node.name, slices=placements[key]) for key, claim in later.items()
         }
 
-    def _waiting(self, later: dict[str, Claim], ordered: Iterable[Layout]) -> Iterator[Waiting]:
+    def _waiting(
+        self, later: dict[str, Claim], ordered: Iterable[Layout], yielding: Mapping[str, int]
+    ) -> Iterator[Waiting]:
         nodes = {layout.node for layout in ordered}
-        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes, self.claims.behind).tell()
+        behind = self.claims.behind
+        yield from Waits(self.walk, self.plan, self.queue, self.seen.nodes, later, nodes, behind, yielding).tell()
         for pod in self.seen.held:
             yield Waiting(pod=pod.key, reason=names.FOREIGN_GATE, message="another scheduling gate holds the pod")
 

@@ -1,5 +1,6 @@
 """Why each pod waits that a settlement does not release, and what it waits for: quota, room, a cut, others' ends."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,6 +13,7 @@ from policies.hindrances import silence
 from policies.nodesets import set_of
 from policies.plan import Plan
 from policies.promise import Claim, Role
+from policies.shortages import number_of
 from policies.timestamps import timestamp
 from policies.view import UNSCHEDULABLE_S, NodeView, PodView
 from policies.walk import Walk
@@ -29,6 +31,7 @@ class Waits:
         later: who has been given something, and is not released now.
         ordered: the nodes for which a new layout is ordered now.
         behind: who could have what is free, and waits until a node has been cut for others.
+        yielding: who could have what is free, and could take on a node what others miss then for whom that is being cut.
     """
 
     walk: Walk
@@ -38,11 +41,13 @@ class Waits:
     later: Mapping[str, Claim]
     ordered: Collection[str]
     behind: Collection[str] = ()
+    yielding: Mapping[str, int] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
     _homes: dict[int, str] = field(default_factory=dict)
     _passed: int = 0
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
     _lates: dict[str, str] = field(default_factory=dict)
+    _coming: Counter[int] | None = None
     _refusals: reasons.Refusals | None = None
     _placements: Mapping[str, tuple[tuple[int, Placement], ...]] | None = None
 
@@ -112,7 +117,7 @@ class Waits:
         """Return why a pod that has been given slices is not released yet."""
         needs, node = reasons.needs(guest.kind), self.plan.seating.sites[claim.home].node
         if claim.role is Role.CANDIDATE:
-            return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
+            return self._yields(guest)
         if not guest.kind.profiles:
             return names.PLACE_HELD, f"node {node.name} has room for it when pods that are on their way out have ended"
         if guest.key in self.behind:
@@ -136,6 +141,18 @@ class Waits:
                 needs + f"node {node.name} has it when its agent reports that its last holder has ended",
             )
         return names.BEING_CUT, needs + f"node {node.name} has it, but does not announce it yet"
+
+    def _yields(self, guest: Guest) -> reasons.Reason:
+        """Return for whom a pod waits that could have what is free: for those who come to it, or for what is cut for others."""
+        needs, site = reasons.needs(guest.kind), self.yielding.get(guest.key)
+        if site is None:
+            return names.PROMISED, needs + "what is free is promised to pods that the scheduler has not bound yet"
+        if self._coming is None:
+            self._coming = Counter(claim.home for claim in self.later.values() if claim.role is Role.COMING)
+        return names.OTHERS_FIRST, (
+            f"{needs}that is free, but node {self.plan.seating.sites[site].node.name} is being cut for "
+            f"{number_of(self._coming[site], 'pod')} first: if this pod landed there, it could take what others are to have"
+        )
 
     def _late(self, node: NodeView) -> str:
         """Return why others do not wait until a node has been cut, so that they may go first (docs/adr/0029)."""

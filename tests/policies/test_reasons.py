@@ -440,3 +440,28 @@ def test_compute_slices_can_be_what_is_missing():
     short = replace(board, model=replace(board.model, compute=3))
     decision = settle(with_node(view, replace(one, boards=(short,))))
     assert messages(decision) == {"ml/w": "needs 3g.20gb; 1 board has 20 GB free, but fewer than 3 compute slices left"}
+
+
+def test_who_waits_so_that_others_find_what_is_cut_for_them_is_told_so():
+    """ADR 29: a promised pod may take one of n0's two free slices, the neighbour the other, or one that is cut for two more."""
+    nodes = [
+        node("n0", placements={"0": [free("1g.5gb", 0), free("1g.5gb", 1)]}),
+        node("n1", placements={"0": [free("1g.5gb", 0), used("1g.5gb", 1)]}),
+    ]
+    on_n0 = {"nodeSelector": {"kubernetes.io/hostname": "n0"}}
+    pods = [
+        bound("web/runs", "n1", "1g.5gb"),
+        released("web/promised", "1g.5gb"),
+        gated("web/neighbour", "1g.5gb", created="2026-03-02T08:00:00Z", **on_n0),
+        gated("ml/coming", "1g.5gb", count=2, created="2026-03-02T08:00:30Z", **on_n0),
+    ]
+    decision = settle(begin(cluster(nodes, pods)))
+    assert decision.ungate == ()
+    assert {one.pod: (one.reason, one.message) for one in decision.waiting} == {
+        "web/neighbour": (
+            "CutForOthersFirst",
+            "needs 1g.5gb; that is free, but node n0 is being cut for 1 pod first: if this pod landed there, it could take "
+            "what others are to have",
+        ),
+        "ml/coming": ("SliceBeingCut", "needs 2 x 1g.5gb on one node; node n0 is being cut for it"),
+    }
