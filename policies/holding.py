@@ -49,8 +49,10 @@ class _Place(NamedTuple):
 def patience(waited_s: float) -> float:
     """Return for how many seconds somebody has run at most who is taken to end, to a pod that has waited for so many.
 
-    Half of them, down to a power of two: what is held does not change from one moment to the next.
+    Half of them, down to a power of two: what is held does not change from one moment to the next. EVERYBODY for ever.
     """
+    if waited_s == EVERYBODY:
+        return EVERYBODY
     half = int(waited_s) // 2
     return 1 << half.bit_length() - 1 if half > 0 else 0
 
@@ -92,10 +94,14 @@ class Holding:
     def _soonest(self, kind: Kind, near: list[_Near], span_s: float) -> tuple[int, _Place] | None:
         """Return the nearest node that could serve a pod when those have ended who may, the first of equal ones."""
         for ranks, nodes in near:
-            able = nodes & ~self._unable.get((kind.profiles[:1], span_s), 0)
+            key = kind.profiles[:1], span_s
             best: tuple[int, _Place] | None = None
-            for position in nodes_in(able):
-                place = self._place(kind, position, span_s)
+            for position in nodes_in(nodes & ~self._unable.get(key, 0)):
+                left = self._when_left(position, span_s)
+                if not all(map(left.gives, key[0])):
+                    self._unable[key] = self._unable.get(key, 0) | 1 << position
+                    continue
+                place = self._place(kind, position, left)
                 if place and place.ranks[:1] == ranks and (best is None or place.ranks > best[1].ranks):
                     best = position, place
                     if len(kind.profiles) <= 1:
@@ -121,16 +127,11 @@ class Holding:
             if nodes := reduce(or_, [self.seating.members[state] for state in states]) & kind.candidates:
                 yield (rank,), nodes
 
-    def _place(self, kind: Kind, position: int, span_s: float) -> _Place | None:
-        """Return the nearest place on a node that could serve a pod when those have ended who may, or None.
+    def _place(self, kind: Kind, position: int, left: Left) -> _Place | None:
+        """Return the nearest place on a node that could serve a pod when those have ended who may, and so much is left; or None.
 
         Slice after slice, the largest first, is looked for on the board that is nearest to giving it.
         """
-        left = self._when_left(position, span_s)
-        if kind.profiles and not left.gives(kind.profiles[0]):
-            key = kind.profiles[:1], span_s
-            self._unable[key] = self._unable.get(key, 0) | 1 << position
-            return None
         for name, amount in kind.room:
             if left.room.get(name, 0) < amount:
                 return None

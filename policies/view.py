@@ -88,7 +88,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def reported(self) -> bool:
         """Return whether an agent has reported the boards; if not, all are guessed from labels. True of a node without any."""
-        return not self.boards or bool(self.boards[0].uuid)
+        return not self.boards or any(board.uuid for board in self.boards)
 
     @property
     def in_flight(self) -> bool:

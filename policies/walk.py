@@ -9,7 +9,7 @@ from policies.evictions import eviction
 from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.guests import Kind
-from policies.holding import EVERYBODY, patience
+from policies.holding import EVERYBODY
 from policies.ledger import Ledger, Member
 from policies.nodesets import Nodes
 from policies.plan import Demand, Planner
@@ -75,8 +75,8 @@ class Walk:
             return
         if pod.controlled and pod.released_at and pod.refused_until <= self.view.now:
             self._send_back(pod)
-        elif self._is_old(pod) and self.ground.ever(kind):
-            self._hold_ground(pod, kind)
+        else:
+            self._hold_if_old(pod, kind)
 
     def put_off(self, key: str) -> None:
         """Let nobody go for a pod yet: what is left to it is known when those have been bound who are released now."""
@@ -87,6 +87,12 @@ class Walk:
         )
 
     def _consider(self, pod: PodView, kind: Kind) -> None:
+        if not self.ledger.governs(pod):
+            if self.planner.admit(pod.key, kind):
+                self.ground.seated()
+            else:
+                self._hold_if_old(pod, kind)
+            return
         if fault := self.ledger.fault(pod):
             self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
             return
@@ -120,9 +126,13 @@ class Walk:
         if claims or not lacks:
             self._hold_ground(pod, kind)
 
+    def _hold_if_old(self, pod: PodView, kind: Kind) -> None:
+        if self._is_old(pod) and self.ground.ever(kind):
+            self.ground.hold(pod.key, kind, self.view.now - pod.created)
+
     def _hold_ground(self, pod: PodView, kind: Kind) -> None:
         """Keep slices and room for a pod; by how long it has waited it knows who ends, once that is long."""
-        self.ground.hold(pod.key, kind, patience(self.view.now - pod.created) if self._is_old(pod) else EVERYBODY)
+        self.ground.hold(pod.key, kind, self.view.now - pod.created if self._is_old(pod) else EVERYBODY)
 
     def _is_old(self, pod: PodView) -> bool:
         return self.view.now - pod.created >= self.settings.hold_s
