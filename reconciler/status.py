@@ -30,7 +30,7 @@ Said = tuple[str, str]
 """Reason and message; two empty texts say that nothing is amiss."""
 
 NOTHING: Final[Said] = ("", "")
-_ON_ITS_WAY: Final = (names.BEING_CUT, names.PROMISED)  # reasons that pass by themselves
+_ON_ITS_WAY: Final = (names.BEING_CUT, names.OTHERS_FIRST, names.PROMISED)  # reasons that pass by themselves
 FINE: Final = "AsExpected"  # the reason of a condition that is True
 
 

@@ -121,6 +121,17 @@ def test_a_pod_that_waits_is_told_why_by_a_condition_and_an_event(server, world)
     assert len(server.asked("PATCH", TRAIN)) == 1  # what it says is true
 
 
+@pytest.mark.parametrize("reason", ["SliceBeingCut", "CutForOthersFirst", "SlicesPromised"])
+def test_what_passes_by_itself_is_told_without_a_warning(server, world, reason):
+    server.route("PATCH", TRAIN, echo)
+    server.route("POST", EVENTS, lambda _, wire: wire.json(201, {"metadata": {"name": "e", "namespace": "team-a"}}))
+    world.see(gated())
+    world.say(("train", (reason, "needs 1g.5gb; in a moment")))
+    world.ticks()
+    [event] = server.wait_for(1, "POST", EVENTS)
+    assert json.loads(event.body)["type"] == "Normal"
+
+
 def test_a_pod_that_waits_for_less_than_a_tick_is_not_written_to(server, world):
     """Most wait for a cut only, and a write of ours would make the release of the same moment stale."""
     world.see(gated())
