@@ -130,16 +130,6 @@ def test_a_board_is_kept_for_an_old_pod_that_others_would_starve(age_s, there):
     assert held == [names.PLACE_HELD] * (2 - there)
 
 
-def test_no_more_is_kept_for_an_old_pod_than_it_needs():
-    """No 3g can lie beside 1g at 2 and 6. Of the five units that are free four are kept, which are its 20 GB."""
-    nodes = [node("n1", placements={"0": [used("1g.5gb", 2), used("1g.5gb", 6)]})]
-    runs = [bound(f"web/runs-{number}", "n1", "1g.5gb") for number in range(2)]
-    old = gated("ml/old", "3g.20gb", created="1970-01-01T00:00:00Z")
-    young = [gated(f"web/{number}", "1g.5gb", created="1970-01-01T00:00:01Z") for number in range(2)]
-    decision = settle(begin(cluster(nodes, [*runs, old, *young], now=300)))
-    assert decision.planned.keys() == {"web/0"}
-
-
 def test_of_nodes_where_as_much_is_missing_the_first_is_kept_whatever_is_on_their_boards():
     """n1 and n3 are alike, n2 has 10 GB left too: two old pods have the first two nodes, and n3 is left to others."""
     boards = {"n1": [used("30gb")], "n2": [used("10gb"), used("20gb")], "n3": [used("30gb")]}

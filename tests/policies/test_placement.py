@@ -178,19 +178,19 @@ def test_the_fewest_free_slices_are_destroyed(mode, fixed, free, wanted, placed,
 
 
 @pytest.mark.parametrize(
-    ("most", "fixed", "free", "kept"),
+    ("volta", "fixed", "free", "kept"),
     [
-        pytest.param(48, 0, 48, 47, id="48-clients"),
-        pytest.param(48, 40, 8, 7, id="of-whom-40-have-their-shares"),
-        pytest.param(48, 30, 8, 8, id="and-fewer-than-48"),
-        pytest.param(16, 0, 16, 15, id="16-clients-before-volta"),
+        pytest.param(True, 0, 48, 47, id="48-clients"),
+        pytest.param(True, 40, 8, 7, id="of-whom-40-have-their-shares"),
+        pytest.param(True, 30, 8, 8, id="and-fewer-than-48"),
+        pytest.param(False, 0, 16, 15, id="16-clients-before-volta"),
     ],
 )
 def test_free_shares_are_kept_while_a_board_serves_as_many_clients_however_many_gigabytes_it_has(
-    most, fixed, free, kept
+    volta, fixed, free, kept
 ):
     """Beside 48 shares of 1 GB an 80 GB board has 32 GB left, and serves nobody with them."""
-    model = replace(by_product(A100_80), max_clients=most)
+    model = replace(by_product(A100_80), volta=volta)
     found = arrange(model, MPS, at(*["1gb"] * fixed), ("10gb",), at(*["1gb"] * free))
     assert (len(found.kept), found.destroyed, found.created) == (kept, free - kept, 1)
 
