@@ -182,11 +182,15 @@ class Holding:
             yield rank, [state for _, state in group]
 
     def _rank(self, state: State, profile: str) -> Rank:
-        if self.seating.packing.add(state, profile):
-            return _THERE
-        if not is_made(state.face.model, state.face.mode, profile):
-            return _FAR
-        return False, self._room_for(state, _filler(state))
+        if (found := state.near.get(profile)) is None:
+            if self.seating.packing.add(state, profile):
+                found = _THERE
+            elif is_made(state.face.model, state.face.mode, profile):
+                found = False, self._room_for(state, _filler(state))
+            else:
+                found = _FAR
+            state.near[profile] = found
+        return found
 
     def _room_for(self, state: State, profile: str) -> int:
         """Return how many slices of a profile a board still takes."""
