@@ -101,9 +101,7 @@ NODES_AWAY: Final = "NodesAway"  # only nodes that are cordoned or not Ready cou
 NODES_FULL: Final = "NodesFull"  # nodes have a slice for it, but not the CPU, memory or number of pods
 UNUSED: Final = "SchedulerFindsNoNode"  # a node has all that we know of the pod to need, and yet it is not bound
 PROMISED: Final = "SlicesPromised"  # free slices are promised to pods that the scheduler has not bound yet
-OTHERS_FIRST: Final = (
-    "CutForOthersFirst"  # it could take the place of pods for which a node is being cut, and waits for these
-)
+OTHERS_FIRST: Final = "CutForOthersFirst"  # it could take what others are to have, for whom a node is being cut
 BOARDS_READY: Final = "BoardsReady"  # of Partitioning, True: every board can be cut
 BOARD_FAILED: Final = "BoardFailed"  # False: a board cannot be cut, or an operation on it has failed
 NO_BOARDS: Final = "NoBoards"  # False: the driver is not there, or the boards are of a model that nobody knows

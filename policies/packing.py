@@ -13,8 +13,8 @@ from policies import names
 from policies.annotations import listed
 from policies.catalogue import BoardModel
 from policies.geometry import Placements, Profiles
-from policies.placement import Arrangement, arrange, bin_gb, is_made
-from policies.plots import Face
+from policies.placement import Arrangement, arrange, bin_gb
+from policies.plots import Face, gives
 
 Cost = int
 """What a plan costs; the costs of boards add up, and of two plans the lower sum is better.
@@ -175,13 +175,6 @@ def growing(cost: Cost) -> int:
     """Return those parts of a cost that no slice more ever makes less: slices put off, and free ones destroyed."""
     below = (_PARTS - 2) * _BITS
     return (cost + (1 << below - 1)) >> below  # the other parts may be less than nothing
-
-
-def gives(face: Face, profile: str) -> bool:
-    """Return whether a board has a slice that nobody holds, or may be made to."""
-    return (not face.rigid and is_made(face.model, face.mode, profile)) or any(
-        item.profile == profile for item in face.open
-    )
 
 
 def _state(face: Face, demand: Profiles) -> State | None:

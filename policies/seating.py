@@ -9,7 +9,8 @@ from operator import and_, itemgetter, or_
 from policies.geometry import Profiles
 from policies.guests import Guest, Kept, Kind, Seat
 from policies.nodesets import Nodes, nodes_in
-from policies.packing import NOTHING, Cost, Packing, State, gives
+from policies.packing import NOTHING, Cost, Packing, State
+from policies.plots import gives
 from policies.ranking import Ranking
 from policies.spreading import IMPOSSIBLE, Spread, Spreading
 from policies.supply import Supply
