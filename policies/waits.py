@@ -10,7 +10,7 @@ from policies.annotations import Placement
 from policies.decision import Waiting
 from policies.guests import Guest, Kind
 from policies.hindrances import silence
-from policies.nodesets import set_of
+from policies.nodesets import nodes_in, set_of
 from policies.plan import Plan
 from policies.promise import Claim, Role
 from policies.shortages import number_of
@@ -67,16 +67,19 @@ class Waits:
                 message = f"{message}; {self._refused(pod, kind)[1]}"
             return code, message
         if claim := self.later.get(key):
-            return self._claimed(pod, self._delayed(self.plan.guests[key], claim))
+            delay = self._delayed(self.plan.guests[key], claim)
+            claims = key in self.walk.ledger.claimants
+            return (names.EVICTING, self.walk.awaited(pod) or delay[1]) if claims else delay
         if kind:
-            return self._claimed(pod, self._refused(pod, kind))
+            reason = self._refused(pod, kind)
+            claims = key in self.walk.ledger.claimants and self._may_be_had_yet(kind)
+            return (names.EVICTING, reason[1]) if claims else reason
         return None if pod.gated else self._unused(self.plan.guests[key])
 
-    def _claimed(self, pod: PodView, reason: reasons.Reason) -> reasons.Reason:
-        """Return a reason; that of a claimant says so until it is served, since by that it is known as one (`Ledger`)."""
-        if pod.key not in self.walk.ledger.claimants:
-            return reason
-        return names.EVICTING, self.walk.awaited(pod) or reason[1]
+    def _may_be_had_yet(self, kind: Kind) -> bool:
+        """Return whether what others have left for a claimant may be on a node whose agent is only late in answering."""
+        sites = self.plan.seating.sites
+        return any(sites[site].node.silent for site in nodes_in(kind.candidates))
 
     def _refused(self, pod: PodView, kind: Kind) -> reasons.Reason:
         if kind not in self._told:
