@@ -188,13 +188,17 @@ def _map(one, change):
 # Leader and agents ----------------------------------------------------------------------------------------------------
 
 
-def write(view, decision, plan):
-    """Return the view with a decision written down; agents have not acted yet."""
+def write(view, decision, plan=None):
+    """Return the view with a decision written down, its orders with this id, or with those that a leader gives.
+
+    Agents have not acted yet.
+    """
     released = {release.pod: release for release in decision.ungate}
     pods = tuple(let_go(pod, released[pod.key]) if pod.key in released else pod for pod in view.pods)
     view = replace(view, pods=pods)
     for layout in decision.layouts:
-        view = with_node(view, replace(node_of(view, layout.node), spec=layout.target, spec_plan=plan))
+        one = node_of(view, layout.node)
+        view = with_node(view, replace(one, spec=layout.target, spec_plan=plan or one.next_plan(view.now)))
     for cut in decision.cuts:
         view = with_node(view, replace(node_of(view, cut.node), cut=cut.plan))
     return view

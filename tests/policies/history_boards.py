@@ -34,9 +34,7 @@ class Boards(History):
         self.view = agent_step(self.view, name)  # asserts that no slice in use is destroyed
 
     def write(self, decision):
-        borne = [int(plan) for one in self.view.nodes for plan in (one.spec_plan, one.status_plan) if plan]
-        plan = max(int(self.view.now * 1000), *(before + 1 for before in borne), 0)
-        self.view = write(self.view, replace(decision, ungate=()), str(plan))
+        self.view = write(self.view, replace(decision, ungate=()))
         super().write(decision)
 
     def go_on(self):
