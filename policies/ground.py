@@ -7,7 +7,7 @@ from typing import Final
 
 from policies.boards import Board
 from policies.guests import Kind
-from policies.holding import Holding, patience
+from policies.holding import EVERYBODY, Holding, patience
 from policies.nodesets import Nodes, nodes_in
 from policies.placement import capacity_for, resource_of
 from policies.plan import Planner
@@ -117,15 +117,15 @@ class Ground:
         """Forget what nodes lacked: somebody has been seated."""
         self._lacks.clear()
 
-    def hold(self, key: str, kind: Kind, waited_s: float) -> None:
-        """Keep for a pod that has waited so long what is free on the node that can serve it soonest, as far as can be told.
+    def hold(self, key: str, kind: Kind, waited_s: float | None) -> None:
+        """Keep for a pod what is free on the node that can serve it soonest, as far as its wait tells; None if it is not long.
 
         Where nothing is free of what the pod lacks there is nothing to keep, for it or for later pods of its kind. Only so many
         places are held at once: who stands further behind will be long in coming.
         """
         if kind in self._spent or len(self.held) >= _MOST_HELD:
             return
-        home = self.holding.keep(kind, patience(waited_s))
+        home = self.holding.keep(kind, EVERYBODY if waited_s is None else patience(waited_s))
         if home is None:
             self._spent.add(kind)
             return

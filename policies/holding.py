@@ -1,9 +1,9 @@
 """On which node a place is kept for a pod that waits: where those who may end soonest are all that stand in its way.
 
-Nobody knows when a pod ends. Who has run for long tends to run on, so whoever has run for longer than half the time for
-which the pod has waited is taken to stay: a service that never ends is found out in the end, and who runs for less
-than that half never is (docs/adr/0034). Of the nodes that could serve the pod when the others have ended, that is
-held where the least is missing. As nobody younger gets in there, less and less is.
+Nobody knows when a pod ends. Who has run for long tends to run on, so whoever has run for longer than a quarter to a half
+of the time for which the pod has waited is taken to stay: a service that never ends is found out in the end, and who runs
+for less than that never is (docs/adr/0034). Of the nodes that could serve the pod when the others have ended, that
+is held where the least is missing. As nobody younger gets in there, less and less is.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,23 +17,20 @@ from typing import Final, NamedTuple
 from policies import names
 from policies.geometry import Profiles
 from policies.guests import Kept, Kind
-from policies.memo import Left, Memo
 from policies.nodesets import Nodes, nodes_in
-from policies.packing import State
+from policies.packing import Rank, State
 from policies.placement import is_made
+from policies.plots import Face, gives
 from policies.seating import Seating
-from policies.view import PodView
+from policies.supply import Room, survey
+from policies.view import NodeView, PodView
 
 EVERYBODY: Final = inf
 """For how long those have run who may end, where nobody is taken to stay."""
 
-_THERE: Final = (True, 0)
-_FAR: Final = (False, 0)
+_THERE: Final = Rank(there=True)
+_FAR: Final = Rank()
 _ONE_GB: Final = "1gb"  # the smallest slice of MPS
-
-Rank = tuple[bool, int]
-"""How near a board is to giving a slice: whether it has a place for it, else how many of the smallest slices it takes."""
-
 
 _Near = tuple[tuple[Rank, ...], Nodes]
 """Nodes, and how near to giving the largest slice a board of theirs is; nothing where no slice is asked for."""
@@ -49,12 +46,46 @@ class _Place(NamedTuple):
 def patience(waited_s: float) -> float:
     """Return for how many seconds somebody has run at most who is taken to end, to a pod that has waited for so many.
 
-    Half of them, down to a power of two: what is held does not change from one moment to the next. EVERYBODY for ever.
+    Half of them, down to a power of two: what is held does not change from one moment to the next.
     """
-    if waited_s == EVERYBODY:
-        return EVERYBODY
     half = int(waited_s) // 2
     return 1 << half.bit_length() - 1 if half > 0 else 0
+
+
+@dataclass(eq=False, slots=True)
+class Left:
+    """What a node has when those have ended who may.
+
+    Attributes:
+        node: the node.
+        bound: who is bound there.
+        since: from when, in seconds since the epoch, ...
+        until: ... until when the same of them are taken to end, as long as those are all.
+        faces: its boards then.
+        room: what it has besides slices then, in thousandths.
+    """
+
+    node: NodeView
+    bound: Sequence[PodView]
+    since: float
+    until: float
+    faces: tuple[Face, ...]
+    room: Room
+    _gives: dict[str, bool] = field(default_factory=dict)
+
+    def holds_for(self, node: NodeView, bound: Sequence[PodView], now: float) -> bool:
+        """Return whether nothing has changed since."""
+        return self.node is node and self.since <= now <= self.until and self.bound == bound
+
+    def gives(self, profile: str) -> bool:
+        """Return whether one of the boards has a place for a slice of a profile."""
+        if (found := self._gives.get(profile)) is None:
+            found = self._gives[profile] = any(gives(face, profile) for face in self.faces)
+        return found
+
+
+Lefts = Mapping[tuple[str, float], Left]
+"""By name of the node, and for how many seconds those have run at most who are taken to end."""
 
 
 @dataclass(eq=False, slots=True)
@@ -65,17 +96,18 @@ class Holding:
         seating: the nodes, with who has been planned there.
         bound: the pods bound to each node, by its name.
         going: pods (namespace/name) that are on their way out.
-        memo: what was found before.
         now: seconds since the epoch.
+        before: what nodes were found to have at an earlier decision, for what has not changed since.
+        found: the same of this decision.
     """
 
     seating: Seating
     bound: Mapping[str, Sequence[PodView]]
     going: Collection[str]
-    memo: Memo
     now: float
+    before: Lefts
+    found: dict[tuple[str, float], Left] = field(default_factory=dict)
     _ranked: dict[str, tuple[list[tuple[Rank, State]], int]] = field(default_factory=dict)
-    _left: dict[tuple[int, float], Left] = field(default_factory=dict)
     _unable: dict[tuple[Profiles, float], Nodes] = field(default_factory=dict)
 
     def keep(self, kind: Kind, span_s: float) -> int | None:
@@ -94,12 +126,12 @@ class Holding:
     def _soonest(self, kind: Kind, near: list[_Near], span_s: float) -> tuple[int, _Place] | None:
         """Return the nearest node that could serve a pod when those have ended who may, the first of equal ones."""
         for ranks, nodes in near:
-            key = kind.profiles[:1], span_s
+            largest = kind.profiles[:1]  # none of a pod that lacks room only
             best: tuple[int, _Place] | None = None
-            for position in nodes_in(nodes & ~self._unable.get(key, 0)):
+            for position in nodes_in(nodes & ~self._unable.get((largest, span_s), 0)):
                 left = self._when_left(position, span_s)
-                if not all(map(left.gives, key[0])):
-                    self._unable[key] = self._unable.get(key, 0) | 1 << position
+                if not all(map(left.gives, largest)):
+                    self._unable[largest, span_s] = self._unable.get((largest, span_s), 0) | 1 << position
                     continue
                 place = self._place(kind, position, left)
                 if place and place.ranks[:1] == ranks and (best is None or place.ranks > best[1].ranks):
@@ -156,19 +188,32 @@ class Holding:
         for profile, plot, rank in zip(kind.profiles, place.plots, place.ranks, strict=True):
             if rank == _THERE:
                 yield plot, profile
-            else:
+            elif rank > _FAR:
                 blocked[plot] = None
         for plot in blocked:
             state = self.seating.states[position][plot]
             yield from [(plot, _filler(state))] * self._room_for(state, _filler(state))
 
     def _when_left(self, position: int, span_s: float) -> Left:
-        found = self._left.get((position, span_s))
-        if found is None:
-            node = self.seating.sites[position].node
-            found = self.memo.when_left(node, self.bound[node.name], self.going, span_s, self.now)
-            self._left[position, span_s] = found
-        return found
+        """Return what a node has when those have ended who have run for so many seconds at most, or are on their way out.
+
+        Whom the scheduler has yet to bind has not come: what is free for it is not there for good.
+        """
+        node = self.seating.sites[position].node
+        key = node.name, span_s
+        if (left := self.found.get(key)) is None:
+            bound, left = self.bound[node.name], self.before.get(key)
+            if left is None or not left.holds_for(node, bound, self.now):
+                left = self._look(node, bound, span_s)
+            self.found[key] = left
+        return left
+
+    def _look(self, node: NodeView, bound: Sequence[PodView], span_s: float) -> Left:
+        young = [pod for pod in bound if self.now - pod.since <= span_s]
+        gone = {pod.key for pod in young}.union(pod.key for pod in bound if pod.key in self.going)
+        then = survey(node, bound, leaving=gone)
+        until = min((pod.since + span_s for pod in young), default=inf)
+        return Left(node, bound, self.now, until, tuple([plot.face for plot in then.plots]), then.room)
 
     def _by_rank(self, profile: str) -> Iterator[tuple[Rank, list[State]]]:
         """Yield the states of boards that have anything free for a slice, the nearest first, equally near ones together."""
@@ -186,7 +231,7 @@ class Holding:
             if self.seating.packing.add(state, profile):
                 found = _THERE
             elif is_made(state.face.model, state.face.mode, profile):
-                found = False, self._room_for(state, _filler(state))
+                found = Rank(free=self._room_for(state, _filler(state)))
             else:
                 found = _FAR
             state.near[profile] = found

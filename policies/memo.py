@@ -4,18 +4,17 @@ Nothing is decided by it: with a memo and without, a view comes to the same deci
 frozen objects, and is given out only while those are the same, or equal in all that it follows from.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
 from policies.charges import Places
+from policies.holding import Lefts
 from policies.hosts import Hosts
 from policies.packing import Packing
-from policies.plots import Face, gives
 from policies.seating import Seating
-from policies.supply import Room, Supply, survey
+from policies.supply import Supply, survey
 from policies.view import NodeView, PodView
 
 _MOST_STATES: Final = 1 << 15  # of boards, some that are no more, until all are forgotten; some 30 MiB
@@ -30,41 +29,16 @@ class _Surveyed(msgspec.Struct, frozen=True, eq=False):
     supply: Supply
 
 
-class Left(msgspec.Struct, frozen=True, eq=False):
-    """What a node has when pods have ended.
+class Memo:
+    """Kept by who decides again and again; for one decision at a time.
 
     Attributes:
-        faces: its boards.
-        room: what it has besides slices, in thousandths.
+        lefts: what nodes had in the last decision when those had ended who may.
     """
 
-    faces: tuple[Face, ...]
-    room: Room
-    _gives: dict[str, bool] = msgspec.field(default_factory=dict)
-
-    def gives(self, profile: str) -> bool:
-        """Return whether one of the boards has a place for a slice of a profile."""
-        if (found := self._gives.get(profile)) is None:
-            found = self._gives[profile] = any(gives(face, profile) for face in self.faces)
-        return found
-
-
-class _Left(msgspec.Struct, frozen=True, eq=False):
-    """A node, who was there, and from when to when the same of them are taken to end."""
-
-    node: NodeView
-    bound: Sequence[PodView]
-    since: float
-    until: float
-    left: Left
-
-
-class Memo:
-    """Kept by who decides again and again; for one decision at a time."""
-
     def __init__(self) -> None:
+        self.lefts: Lefts = {}
         self._surveyed: dict[str, _Surveyed] = {}
-        self._left: dict[tuple[str, float], _Left] = {}
         self._charged: Sequence[NodeView] = ()
         self._places = Places(())
         self._planned: Sequence[NodeView] = ()
@@ -86,23 +60,6 @@ class Memo:
             known = _Surveyed(node, bound, promised, survey(node, bound, promised, here))
             self._surveyed[node.name] = known
         return known.supply
-
-    def when_left(
-        self, node: NodeView, bound: Sequence[PodView], going: Collection[str], span_s: float, now: float
-    ) -> Left:
-        """Return what a node has when those have ended who have run for so many seconds at most, or are on their way out.
-
-        Whom the scheduler has yet to bind has not come: what is free for it is not there for good.
-        """
-        known = self._left.get((node.name, span_s))
-        if known is None or known.node is not node or not known.since <= now <= known.until or known.bound != bound:
-            young = [pod for pod in bound if now - pod.since <= span_s]
-            gone = {pod.key for pod in young}.union(pod.key for pod in bound if pod.key in going)
-            then = survey(node, bound, leaving=gone)
-            left = Left(tuple(plot.face for plot in then.plots), then.room)
-            until = min((pod.since + span_s for pod in young), default=math.inf)
-            known = self._left[node.name, span_s] = _Left(node, bound, now, until, left)
-        return known.left
 
     def places(self, nodes: Sequence[NodeView]) -> Places:
         """Return the places of pods on these nodes."""
@@ -134,7 +91,6 @@ class Memo:
         if len(self._surveyed) > len(nodes):
             names = {node.name for node in nodes}
             self._surveyed = {name: known for name, known in self._surveyed.items() if name in names}
-            self._left = {key: known for key, known in self._left.items() if key[0] in names}
 
 
 def _alike(before: Sequence[NodeView], nodes: Sequence[NodeView]) -> bool:

@@ -45,7 +45,7 @@ class State:
         layout: the best layout for `wanted`; None on a rigid board.
         cost: what this state costs.
         steps: those worked out so far, by profile.
-        near: how near it is to giving a slice (`holding.Rank`), worked out so far, by profile.
+        near: how near it is to giving a slice, worked out so far, by profile.
         runs: those worked out so far, by profile, how many slices at most, and whether they must exist.
         counts: its slices by profile, those that serve pods and all; None until they are asked for.
     """
@@ -56,7 +56,7 @@ class State:
     layout: Arrangement | None
     cost: Cost
     steps: dict[str, "Step | None"] = field(default_factory=dict)
-    near: dict[str, tuple[bool, int]] = field(default_factory=dict)
+    near: dict[str, "Rank"] = field(default_factory=dict)
     runs: dict[tuple[str, int, bool], "Run"] = field(default_factory=dict)
     counts: "Slices | None" = None
 
@@ -90,6 +90,18 @@ class Step:
     state: State
     cost: Cost
     creates: bool
+
+
+class Rank(NamedTuple):
+    """How near a board is to giving a slice: the greater the nearer.
+
+    Attributes:
+        there: it has a place for it.
+        free: if not, how many of the smallest slices it takes.
+    """
+
+    there: bool = False
+    free: int = 0
 
 
 @dataclass(eq=False, slots=True, frozen=True)

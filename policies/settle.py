@@ -83,7 +83,8 @@ class _Settlement:
         memo.forget_others(up)
         seating = memo.seating(sites)
         planner = Planner(seating, hosts)
-        holding = Holding(seating, seen.bound, ledger.going, memo, seen.view.now)
+        holding = Holding(seating, seen.bound, ledger.going, seen.view.now, memo.lefts)
+        memo.lefts = holding.found
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going), holding)
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
         self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))

@@ -9,7 +9,6 @@ from policies.evictions import eviction
 from policies.governing import QuotaView
 from policies.ground import Ground
 from policies.guests import Kind
-from policies.holding import EVERYBODY
 from policies.ledger import Ledger, Member
 from policies.nodesets import Nodes
 from policies.plan import Demand, Planner
@@ -76,7 +75,7 @@ class Walk:
         if pod.controlled and pod.released_at and pod.refused_until <= self.view.now:
             self._send_back(pod)
         else:
-            self._hold_if_old(pod, kind)
+            self._hold_if_long(pod, kind)
 
     def put_off(self, key: str) -> None:
         """Let nobody go for a pod yet: what is left to it is known when those have been bound who are released now."""
@@ -91,7 +90,7 @@ class Walk:
             if self.planner.admit(pod.key, kind):
                 self.ground.seated()
             else:
-                self._hold_if_old(pod, kind)
+                self._hold_if_long(pod, kind)
             return
         if fault := self.ledger.fault(pod):
             self.waits[pod.key] = names.QUOTA_INVALID, f"waits until its quota is put right: {fault}"
@@ -110,7 +109,7 @@ class Walk:
         claims = quota is not None and self._claim(pod, quota, kind)
         if claims and pod.key in self.displacing:
             return
-        if claims or self._is_old(pod):
+        if claims or self._long_wait_s(pod) is not None:
             self._hold(pod, kind, lacks, claims=claims)
 
     def _hold(self, pod: PodView, kind: Kind, lacks: Sequence[Lack], *, claims: bool) -> None:
@@ -124,18 +123,17 @@ class Walk:
             return
         self.ledger.grant(pod)
         if claims or not lacks:
-            self._hold_ground(pod, kind)
+            self.ground.hold(pod.key, kind, self._long_wait_s(pod))
 
-    def _hold_if_old(self, pod: PodView, kind: Kind) -> None:
-        if self._is_old(pod) and self.ground.ever(kind):
-            self.ground.hold(pod.key, kind, self.view.now - pod.created)
+    def _hold_if_long(self, pod: PodView, kind: Kind) -> None:
+        """Keep the place of a pod that has waited for long, and that a node would ever hold."""
+        if (waited_s := self._long_wait_s(pod)) is not None and self.ground.ever(kind):
+            self.ground.hold(pod.key, kind, waited_s)
 
-    def _hold_ground(self, pod: PodView, kind: Kind) -> None:
-        """Keep slices and room for a pod; by how long it has waited it knows who ends, once that is long."""
-        self.ground.hold(pod.key, kind, self.view.now - pod.created if self._is_old(pod) else EVERYBODY)
-
-    def _is_old(self, pod: PodView) -> bool:
-        return self.view.now - pod.created >= self.settings.hold_s
+    def _long_wait_s(self, pod: PodView) -> float | None:
+        """Return for how long a pod has waited for which a place is kept; None where it is not that long."""
+        waited_s = self.view.now - pod.created
+        return waited_s if waited_s >= self.settings.hold_s else None
 
     def _would_borrow_meanwhile(self, pod: PodView) -> bool:
         """Return whether a pod would make its quota borrow while that takes back: then what comes would not be its own."""

@@ -1,5 +1,6 @@
 """Which board an old pod is held a place on (docs/adr/0034): others that may end are waited for, who stays is not."""
 
+import json
 import random
 
 import msgspec
@@ -10,17 +11,19 @@ from msgspec.structs import replace
 
 from console.simulation.world import SimulatedPod, World
 from policies import names
-from policies.holding import EVERYBODY, patience
+from policies.holding import patience
 from policies.memo import Memo
 from policies.model import Pod
 from policies.settle import settle
 from policies.timestamps import timestamp
 from policies.view import view_node, view_pod
 from tests.builders import A30, A100, T4, make_pod, raw_pod
-from tests.policies.cluster import begin, bound, cluster, gated, node, used
+from tests.policies.cluster import begin, bound, cluster, free, gated, node, used
+from tests.policies.test_unreadable import entry
 
 OLD, NEW = timestamp(0), timestamp(390)  # at 400 s they have run for 400 s, and for 10 s
 NOW = 400.0
+UNREADABLE = json.dumps([entry(0), entry(1, memoryMiB=0)])
 
 
 def zone(name, product=A100, mode=names.MIG, **fields):
@@ -38,7 +41,6 @@ def kept_off(view, memo=None):
 )
 def test_who_has_run_for_half_as_long_as_a_pod_waits_is_taken_to_stay_in_powers_of_two(waited_s, span_s):
     assert patience(waited_s) == span_s
-    assert span_s < EVERYBODY
 
 
 @pytest.mark.parametrize(
@@ -155,6 +157,61 @@ def test_the_same_holds_of_cores():
     assert kept_off(view) == {"web/to-b"}
 
 
+def test_who_is_on_its_way_out_is_taken_to_end_however_long_it_has_run():
+    """Of a both holders go, of whom one has run for 400 s; b has three recent ones."""
+    holders = {"a": [OLD, NEW], "b": [NEW, NEW, NEW]}
+    nodes = [
+        zone(name, placements={"0": [used("1g.5gb", start) for start in range(len(ages))]})
+        for name, ages in holders.items()
+    ]
+    runs = [
+        bound(f"web/{name}{n}", name, "1g.5gb", created=age)
+        for name, ages in holders.items()
+        for n, age in enumerate(ages)
+    ]
+    young = [gated(f"web/to-{name}", "1g.5gb", created=NEW, nodeSelector={"zone": name}) for name in ("a", "b")]
+    view = begin(cluster(nodes, [*runs, gated("ml/old", "7g.40gb", created=timestamp(100)), *young], now=NOW))
+    goes = [replace(one, terminating=True, evicted_for="ml/gone") if one.key == "web/a0" else one for one in view.pods]
+    assert kept_off(replace(view, pods=tuple(goes))) == {"web/to-a"}
+
+
+def test_a_slice_that_is_there_is_held_alone():
+    """Board 0 has one of the two 4g, and room beside it that is nobody's; board 1 is held by one who may end."""
+    boards = {"0": [free("4g.20gb", 0)], "1": [used("7g.40gb", 0)]}
+    there = zone("a", count=2, placements=boards)
+    young = gated("web/young", "1g.5gb", created=NEW)
+    old = gated("ml/old", "4g.20gb", count=2, created=timestamp(100))
+    pinned = gated("web/slice", "4g.20gb", created=NEW)
+    runs = bound("web/runs", "a", "7g.40gb", created=NEW)
+    assert kept_off(begin(cluster([there], [runs, old, young], now=NOW))) == set()
+    assert settle(begin(cluster([there], [runs, old, young], now=NOW))).planned.keys() == {"web/young"}
+    assert settle(begin(cluster([there], [runs, old, pinned], now=NOW))).ungate == ()
+
+
+@pytest.mark.parametrize(
+    ("product", "count", "notes", "boards", "holder", "asked"),
+    [
+        pytest.param(
+            A100, 2, {names.INVENTORY: UNREADABLE},
+            {"0": [used("1g.5gb", start) for start in range(6)], "1": [used("1g.5gb", 0)]}, "1g.5gb",
+            {"nvidia.com/mig-1g.5gb": "2"}, id="a-board-that-cannot-be-read",
+        ),
+        pytest.param(
+            T4, 2, {}, {"0": [free("8gb")], "1": [used("4gb")]}, "4gb",
+            {"nvidia.com/gpu-8gb": "1", "nvidia.com/gpu-4gb": "1"}, id="slices-of-another-mode",
+        ),
+    ],
+)  # fmt: skip
+def test_nothing_is_held_on_a_board_of_which_nothing_can_be_made(product, count, notes, boards, holder, asked):
+    """One slice is free, the other on a board that makes none: the pod waits, and that is all."""
+    there = node("n1", product, count=count, annotations=notes, placements=boards)
+    held = [item for slices in boards.values() for item in slices if item["used"]]
+    runs = [bound(f"web/{n}", "n1", holder, created=NEW if n == len(held) - 1 else OLD) for n in range(len(held))]
+    old = make_pod("ml/old", limits=asked, gates=(names.GATE,), created=timestamp(100))
+    decision = settle(begin(cluster([there], [*runs, old], now=NOW)))
+    assert [(one.pod, one.reason) for one in decision.waiting] == [("ml/old", names.NO_ROOM)]
+
+
 # Time passes ----------------------------------------------------------------------------------------------------------
 
 
@@ -203,9 +260,9 @@ def test_an_old_pod_is_served_in_bounded_time_however_long_some_holders_live(see
         while at < 900:
             profile = chance.choice(("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"))
             stream.append(
-                arriving(f"web/{name}{at:04}", at, chance.randint(5, 60), profile, nodeSelector={"zone": name})
+                arriving(f"web/{name}{at:04}", at, chance.randint(50, 60), profile, nodeSelector={"zone": name})
             )
-            at += chance.randint(5, 30)
+            at += chance.randint(6, 10)
     old = arriving("ml/old", 100, 50, "7g.40gb", nodeSelector={})
     times = started(nodes, services, [*stream, old])
     assert times["ml/old"] <= 820
