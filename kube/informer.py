@@ -48,9 +48,9 @@ class Informer(Generic[T]):
     """A live copy of the objects of a kind, of one namespace or all, by selectors.
 
     `project` turns a raw object into what is kept of it, or None: not kept (it leaves the store if it was there). If it
-    raises msgspec.DecodeError, the last readable state is kept and the fault is logged. Handlers run on the informer's
-    thread, in the order of the watch, once for each change of what is kept: `handler(key, old, new)`, `old` being what
-    it was told last. What a handler raises is logged and does no further harm.
+    raises, the last readable state is kept and the fault is logged, with its traceback unless it is a msgspec.DecodeError.
+    Handlers run on the informer's thread, in the order of the watch, once for each change of what is kept:
+    `handler(key, old, new)`, `old` being what it was told last. What a handler raises is logged and does no further harm.
     """
 
     def __init__(
@@ -234,12 +234,17 @@ class Informer(Generic[T]):
     def _entry(self, meta: Meta, raw: bytes) -> Entry[T]:
         try:
             value = self.project(raw)
-        except msgspec.DecodeError as error:
+        except Exception as error:  # noqa: BLE001 (one object that cannot be read must not keep all others from being read)
             # An object that vanished from the store because we cannot read it would look like free room.
             known = self.store.watched(meta.key)
             value = known.value if known and known.uid == meta.uid else None
             self._log.error(
-                "object_unreadable", object=meta.key, uid=meta.uid, error=str(error), kept=value is not None
+                "object_unreadable",
+                object=meta.key,
+                uid=meta.uid,
+                error=str(error),
+                kept=value is not None,
+                exc_info=not isinstance(error, msgspec.DecodeError),
             )
         return Entry(meta.uid, meta.resource_version, value)
 

@@ -3,6 +3,7 @@
 What cannot be read is a doubt about the board that it is told of, with every fault of it; nothing is put in its place.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
@@ -15,6 +16,10 @@ Doubts = list[tuple[int | None, str]]
 
 UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
 """What decoding raises; the second where values are nested beyond all measure."""
+
+_INDEX: Final = re.compile(
+    r"0|[1-9]\d{0,8}", re.ASCII
+)  # no node has a billion boards; Python reads no text of any length
 
 T = TypeVar("T")
 
@@ -68,7 +73,7 @@ def _decoded(key: str, text: str, kind: type[T], rule: str, doubts: Doubts) -> T
 
 def _by_index(key: str, found: dict[str, object], doubts: Doubts) -> Iterator[tuple[int, str, object]]:
     for name, value in found.items():
-        if name.isascii() and name.isdecimal():
-            yield int(name), f"annotation {key}: board {int(name)}", value
+        if _INDEX.fullmatch(name):
+            yield int(name), f"annotation {key}: board {name}", value
         else:
             doubts.append((None, fault(f"annotation {key}: board", name, "is no index of a board")))

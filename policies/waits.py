@@ -48,6 +48,7 @@ class Waits:
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
     _lates: dict[str, str] = field(default_factory=dict)
     _coming: Counter[int] | None = None
+    _held: Mapping[str, str] | None = None
     _refusals: reasons.Refusals | None = None
     _placements: Mapping[str, tuple[tuple[int, Placement], ...]] | None = None
 
@@ -71,10 +72,17 @@ class Waits:
             claims = key in self.walk.ledger.claimants
             return (names.EVICTING, self.walk.awaited(pod) or delay[1]) if claims else delay
         if kind:
-            reason = self._refused(pod, kind)
+            code, message = self._refused(pod, kind)
             claims = key in self.walk.ledger.claimants and self._may_be_had_yet(kind)
-            return (names.EVICTING, reason[1]) if claims else reason
+            return (names.EVICTING if claims else code), message + self._held_for(key)
         return None if pod.gated else self._unused(self.plan.guests[key])
+
+    def _held_for(self, key: str) -> str:
+        """Return on which node what is free is kept for a pod that waits, in words; nothing where nothing is."""
+        if self._held is None:
+            sites = self.plan.seating.sites
+            self._held = {claim.key: sites[claim.home].node.name for claim in self.walk.ground.held}
+        return f"; what is free on node {self._held[key]} is kept for it" if key in self._held else ""
 
     def _may_be_had_yet(self, kind: Kind) -> bool:
         """Return whether what others have left for a claimant may be on a node whose agent is only late in answering."""

@@ -30,9 +30,14 @@ class _Pod(msgspec.Struct):
 _POD = msgspec.json.Decoder(_Pod)
 
 
+FAILS = "a node at which the projection fails"
+
+
 def node_of(raw: bytes) -> str | None:
     """The projection of these tests: the node's name; a pod on `nowhere` is not kept."""
     node = _POD.decode(raw).spec.nodeName
+    if node == FAILS:
+        raise ValueError(node)
     return None if node == "nowhere" else node
 
 
@@ -370,8 +375,17 @@ def test_a_handler_that_fails_neither_stops_the_watch_nor_blinds_the_others(
     ]
 
 
-def test_an_object_that_can_not_be_read_keeps_its_last_readable_state(server: ApiServer, watch, live: Live) -> None:
-    broken = {"metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "11"}, "spec": None}
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(None, id="which-is-no-pod"),
+        pytest.param({"nodeName": FAILS}, id="at-which-we-fail-ourselves"),
+    ],
+)
+def test_an_object_that_can_not_be_read_keeps_its_last_readable_state(
+    server: ApiServer, watch, live: Live, spec: object
+) -> None:
+    broken = {"metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "11"}, "spec": spec}
     server.route("GET", PATH, listing([pod("a", 1, node="n1")], 10))
     server.route("GET", PATH, live, watch=True)
     watched = watch().synced()

@@ -583,7 +583,10 @@ def test_a_claimant_that_lacks_only_room_is_told_so_too():
 def test_who_is_kept_from_what_is_free_is_told_for_whom():
     pods = [*running("a", 3), pod("a/large", 2, created=1000), pod("a/small", created=int(NOW) - 1)]
     assert reasons_of(case(*pods, quotas=[quota("a", 9)], nodes=[machine("n1", 4)])) == {
-        "a/large": (names.NODES_FULL, "1 node has not nvidia.com/gpu (needs 2, at most 1 left)"),
+        "a/large": (
+            names.NODES_FULL,
+            "1 node has not nvidia.com/gpu (needs 2, at most 1 left); what is free on node n1 is kept for it",
+        ),
         "a/small": (
             names.PLACE_HELD,
             "node n1 has room for it, but keeps it for a/large, which stands before this pod",

@@ -185,7 +185,10 @@ def test_who_is_kept_from_a_board_that_could_be_cut_is_told_for_whom():
     """L01: of the 30 GB that are free, 20 are kept for the 4g that waits until the 1g at its start has ended."""
     view = lent([[("1g.5gb", 0)]], 5, claim("a/four", "4g.20gb"), claim("a/three", "1g.5gb", 3, second=1))
     assert {item.pod: (item.reason, item.message) for item in settle(view).waiting} == {
-        "a/four": (names.NO_ROOM, "needs 4g.20gb; 1 board has 20 GB free, not contiguous"),
+        "a/four": (
+            names.NO_ROOM,
+            "needs 4g.20gb; 1 board has 20 GB free, not contiguous; what is free on node n00 is kept for it",
+        ),
         "a/three": (
             names.PLACE_HELD,
             "needs 3 x 1g.5gb on one node; node n00 has that free, but keeps it for a/four, which stands before this pod",

@@ -65,6 +65,8 @@ def cut(view):
                      (f"{STATUS}: board 1: 3: must be a list, not a number",), id="slices-of-a-board"),
         pytest.param(one(entry(0), entry(1), placements='{"0": [], "l": []}'), [0],
                      (f"{STATUS}: board: l: is no index of a board",), id="whose-slices"),
+        pytest.param(one(entry(0), entry(1), placements=f'{{"0": [], "{"9" * 5000}": []}}'), [0],
+                     (f"{STATUS}: board: {'9' * 77}...: is no index of a board",), id="more-digits-than-Python-reads"),
         pytest.param(one(entry(0), entry(1), placements="[]"), [],
                      (f"{STATUS}: []: must be an object with the indices of boards",), id="slices-of-all-boards"),
         pytest.param(one(entry(0), entry(1), placements=None, notes={"nos.nebuly.com/status-gpu-1-1g.5gb-used": "one"}), [0],
