@@ -1,6 +1,7 @@
 """The annotations by which leader and node agent talk: their JSON forms, the counting ones of nos, plans.
 
-Reading never fails as a whole: what cannot be understood comes back as a doubt about its board, and the rest counts. A profile is spelt `1g.5gb+me` in JSON and `1g.5gb.me` in keys.
+Reading never fails as a whole: what cannot be understood comes back as a doubt about its board, and the rest counts.
+A profile is spelt `1g.5gb+me` in JSON and `1g.5gb.me` in keys.
 """
 
 import re

@@ -120,7 +120,7 @@ class Planner:
         return self._kinds.of(demand)
 
     def finish(self) -> Plan:
-        """Return the plan, with the pods on the seats that cost least: costs do not tell who would wait for others to leave."""
+        """Return the plan, with the pods on the seats that cost least, but nobody moved to a node that others have yet to leave."""
         improve(self.found.seating, self.found.guests.values(), self._budget, ~self.slow)
         return self.found
 

@@ -46,7 +46,7 @@ class Regroup:
     def make_room(self, guest: Guest) -> bool:
         """Seat a pod on a few of the freest nodes, who sit there being spread over them anew; return whether it sits."""
         seating, budget = self.seating, self.budget.at_most(_TRIES)
-        shared = seating.yielding(guest.kind)
+        shared = seating.contested(guest.kind)
         if not shared or not self.budget.spend():
             return False
         sites, profiles = guest.kind.candidates, dict.fromkeys(guest.kind.profiles)

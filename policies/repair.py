@@ -22,7 +22,7 @@ _MOVE_TRIES = 300  # for one pod in a large cluster, each way
 
 def make_room(seating: Seating, guest: Guest, budget: Budget, groups: Regroup) -> bool:
     """Seat a pod for which no seat was found by moving others; return whether it sits now. Else nothing has changed."""
-    if not seating.yielding(guest.kind):
+    if not seating.contested(guest.kind):
         return False
     concerned = _concerned(seating, guest)
     if concerned is not None:
@@ -89,7 +89,7 @@ class _Chain:
     def seat(self, guest: Guest, length: int, standing: set[Guest]) -> bool:
         """Seat a pod; of those standing nobody is asked. Return whether it sits; else nothing has changed."""
         tried: set[tuple[object, ...]] = set()
-        for site in nodes_in(self.seating.yielding(guest.kind)):
+        for site in nodes_in(self.seating.contested(guest.kind)):
             others = list(self.seating.guests[site])
             look = tuple(sorted(map(id, self.seating.states[site])))
             for other in others:
@@ -122,7 +122,7 @@ class _Chain:
 
 def _refill(seating: Seating, guest: Guest, budget: Budget) -> bool:
     """Seat a pod on a board that is emptied for it, if all who sat there find other seats."""
-    for site in nodes_in(seating.yielding(guest.kind)):
+    for site in nodes_in(seating.contested(guest.kind)):
         for plot in range(len(seating.states[site])):
             others = [other for other in seating.guests[site] if plot in other.home.plots]
             if not others or not budget.spend():

@@ -181,7 +181,7 @@ class Seating:
         """Return the nodes of which a board can take one slice more of a profile, be it created or not."""
         return reduce(or_, (self.members[state] for _, state in self._ranking(profile)), 0)
 
-    def yielding(self, kind: Kind) -> Nodes:
+    def contested(self, kind: Kind) -> Nodes:
         """Return the nodes where a pod may find its place if others leave theirs: somebody sits there, boards give its slices."""
         return reduce(and_, map(self._giving, kind.need), kind.candidates & self.shared)
 
