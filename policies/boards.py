@@ -92,7 +92,8 @@ def read_boards(
     shared = blurred | {entry.index for entry in inventory or () if entry.fixed}
     shared |= {board.index for board in found if board.mode == names.TIMESLICING}
     sharp = {index: pairs for index, pairs in counted.items() if index not in blurred}
-    doubts = [*unread, *misplaced, *inventory_doubts(inventory or ()), *status_doubts(there, models, shared)]
+    absent = "no entry of it can be read" if any(index is None for index, _ in unread) else "the node has no such board"
+    doubts = [*unread, *misplaced, *inventory_doubts(inventory or ()), *status_doubts(there, models, shared, absent)]
     doubts += counts_doubts(sharp, models, {board.index: board.mode for board in found})
     faults += told(doubts)
     doubtful = {index: what for index, what in reversed(doubts) if index is not None}

@@ -48,9 +48,14 @@ def inventory_doubts(inventory: Collection[BoardInventory]) -> Doubts:
 
 
 def status_doubts(
-    placed: Mapping[int, Sequence[PlacedSlice]], models: Mapping[int, BoardModel], shared: Collection[int] = ()
+    placed: Mapping[int, Sequence[PlacedSlice]],
+    models: Mapping[int, BoardModel],
+    shared: Collection[int] = (),
+    absent: str = "the node has no such board",
 ) -> Doubts:
     """Return what cannot be true of slices as they have been reported; `models` are those of the node's boards.
+
+    `absent` is what is said of a board that is not among these.
 
     `shared` are the boards that are given in turns, or as a file says. Of these devices are listed as pods can ask for
     them (docs/adr/0024), under any name and several for one place, so that nothing about their layout follows; nor does
@@ -59,7 +64,7 @@ def status_doubts(
     doubts: Doubts = []
     for index, slices in placed.items():
         if index not in models:
-            doubts.append((index, fault(f"{_STATUS}: board", index, "the node has no such board")))
+            doubts.append((index, fault(f"{_STATUS}: board", index, absent)))
             continue
         if index in shared:
             continue
