@@ -4,8 +4,8 @@
                   |web/a  |-      |               |ml/train                       |
 
 Memory units set the width for MIG, nominal GB for MPS. `.` is room that is not cut, `-` a slice that is free, `~`
-stands for the middle of a name that is too long. `fixed` marks a board whose layout a file says: it is not cut. Devices
-on which pods take turns have equal parts of their slice, or of what the others leave of the board. A change is drawn as
+stands for the middle of a name that is too long, `?` for whatever else a board has of which nobody can read how large it
+is. `fixed` marks a board whose layout a file says: it is not cut. Devices on which pods take turns have equal parts of their slice, or of what the others leave of the board. A change is drawn as
 the board before and after, where `-` marks the slices that go and `+` those that are new:
 
     gpu-1  0 mig  |-1g.5gb|1g.5gb |. . . . . . . . . . . . . . . . . . . . . . . .|
@@ -97,7 +97,8 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     # Of what it bears: until they are gone, slices are there of a mode in which a board no longer is.
     units = any(board.model.profile(item.profile) for item in board.slices) if board.slices else board.mode == names.MIG
     total = board.model.memory_units if units else board.model.nominal_gb
-    total = total or sum(_length(board, item) or 1 for item in board.slices)  # where nobody can read how large it is
+    readable = total > 0
+    total = total or sum(_length(board, item) or 1 for item in board.slices)
     for item, start, length in _stretches(board, total):
         if start > position:
             above += cell(_UNCUT * width, start - position)
@@ -110,7 +111,7 @@ def _bars(board: Board, width: int, mark: str = "", marked: Mapping[Placement, i
     if position < total:
         above += cell(_UNCUT * width, total - position)
         below += cell("", total - position)
-    return above, below
+    return (above, below) if readable else (f"{above}?|", f"{below} |")
 
 
 def _stretches(board: Board, total: int) -> Iterable[tuple[PlacedSlice, int, int]]:
