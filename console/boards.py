@@ -5,8 +5,9 @@
 
 Memory units set the width for MIG, nominal GB for MPS. `.` is room that is not cut, `-` a slice that is free, `~`
 stands for the middle of a name that is too long, `?` for whatever else a board has of which nobody can read how large it
-is. `fixed` marks a board whose layout a file says: it is not cut. Devices on which pods take turns have equal parts of their slice, or of what the others leave of the board. A change is drawn as
-the board before and after, where `-` marks the slices that go and `+` those that are new:
+is. `fixed` marks a board whose layout a file says: it is not cut. Devices on which pods take turns have equal parts of
+their slice, or of what the others leave of the board. A change is drawn as the board before and after, where `-` marks
+the slices that go and `+` those that are new:
 
     gpu-1  0 mig  |-1g.5gb|1g.5gb |. . . . . . . . . . . . . . . . . . . . . . . .|
                   |-      |web/a  |                                               |

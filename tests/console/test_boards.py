@@ -134,8 +134,8 @@ def test_a_board_of_which_nobody_can_read_how_large_it_is_shows_what_is_on_it():
         )
     )
     assert draw([node]).splitlines() == [
-        "gpu-1  0 mig  |1g.6gb                         |2g.12gb                        |",
-        "              |web/a                          |-                              |",
-        "gpu-1  1 mig  |",
-        "              |",
+        "gpu-1  0 mig  |1g.6gb                         |2g.12gb                        |?|",
+        "              |web/a                          |-                              | |",
+        "gpu-1  1 mig  |?|",
+        "              | |",
     ]
