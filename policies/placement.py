@@ -10,14 +10,14 @@ Everything here is a function of hashable values and remembered, so that asking 
 import re
 from collections import Counter
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policies import names
 from policies.annotations import PlacedSlice, Placement, by_start, listed
 from policies.catalogue import BoardModel, canonical_profile
-from policies.geometry import Geometry, Placements, Profiles, Taken, geometry_of
+from policies.geometry import Geometry, Placements, Profiles, Taken, Way, geometry_of
 
 _BIN: Final = re.compile(r"([1-9]\d*)gb")
 _REMEMBERED: Final = 1 << 16  # entries; some 20 MiB when full, more than the layouts of a large cluster
@@ -155,47 +155,48 @@ def lay_out(model: BoardModel, mode: str, counted: tuple[tuple[str, bool], ...])
 def _arrange_mig(model: BoardModel, fixed: Placements, wanted: Profiles, free: Placements) -> Arrangement | None:
     geometry = geometry_of(model)
     taken = geometry.occupied(fixed)
-    layouts = [] if taken is None else list(geometry.layouts(taken, wanted))
-    if not layouts:
+    there = frozenset(free)
+    ways = [_rated(geometry, there, free, way) for way in geometry.ways(taken, wanted)] if taken else []
+    if not ways:
         return None
-    for weigh in (_rank, _finer_rank):
-        if len(layouts) > 1:  # most often there is one way only, or one that is best at first sight
-            ranks = [weigh(geometry, free, *one) for one in layouts]
-            best = min(ranks)
-            layouts = [one for one, rank in zip(layouts, ranks, strict=True) if rank == best]
-    placed, needed = layouts[0]
-    others, created = _others(free, placed)
-    kept, _ = geometry.keep(needed, others)
+    if len(ways) > 1:
+        best = min([way.rank for way in ways])
+        ways = [way for way in ways if way.rank == best]
+        ways = [min(ways, key=lambda way: way.finer_rank(geometry))] if len(ways) > 1 else ways
+    (way,) = ways
+    destroyed, created, _ = way.rank
     return Arrangement(
-        placed=listed(placed),
-        kept=listed(kept),
-        destroyed=len(others) - len(kept),
-        created=created,
-        starts=geometry.starts_left(needed),
+        placed=way.way.placed, kept=listed(way.kept), destroyed=destroyed, created=created, starts=way.way.starts
     )
 
 
-_Rank = tuple[object, ...]
+class _Rated(NamedTuple):
+    """A way to place wanted slices, and what becomes of the free ones.
+
+    Attributes:
+        rank: how good it is, the lowest is best: slices destroyed, slices created, minus the starts that are left.
+        way: the way.
+        kept: the free slices that stay.
+        whole: what is taken with these.
+    """
+
+    rank: tuple[int, int, tuple[int, ...]]
+    way: Way
+    kept: list[Placement]
+    whole: Taken
+
+    def finer_rank(self, geometry: Geometry) -> tuple[object, ...]:
+        """Return how good it is among equals, of which none is like another."""
+        return tuple([-left for left in geometry.starts_left(self.whole)]), [
+            *map(by_start, (*self.way.placed, *listed(self.kept)))
+        ]
 
 
-def _rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> _Rank:
-    """Return how good a layout is: the lowest is best."""
-    others, created = _others(free, placed)
-    kept = geometry.keep(needed, others)[0] if others else ()
-    return len(others) - len(kept), created, tuple([-left for left in geometry.starts_left(needed)])
-
-
-def _finer_rank(geometry: Geometry, free: Placements, placed: Placements, needed: Taken) -> _Rank:
-    """Return how good a layout is among equals, of which none is like another."""
-    kept, whole = geometry.keep(needed, _others(free, placed)[0])
-    return tuple([-left for left in geometry.starts_left(whole)]), [*map(by_start, (*listed(placed), *listed(kept)))]
-
-
-def _others(free: Placements, placed: Placements) -> tuple[Placements, int]:
-    """Return the free slices that a layout does not use, and how many slices it creates."""
-    if not free:
-        return (), len(placed)
-    return tuple(item for item in free if item not in placed), sum(item not in free for item in placed)
+def _rated(geometry: Geometry, there: frozenset[Placement], free: Placements, way: Way) -> _Rated:
+    kept, whole = geometry.keep(way.taken, free) if free else ([], way.taken)
+    reused = len(there.intersection(way.placed)) if free else 0
+    rank = len(free) - reused - len(kept), len(way.placed) - reused, tuple([-left for left in way.starts])
+    return _Rated(rank, way, kept, whole)
 
 
 # MPS ------------------------------------------------------------------------------------------------------------------
