@@ -6,7 +6,7 @@ the nodes than it did from the sum of what might come, and what nodes gain later
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -37,16 +37,30 @@ class Stock:
     whole: Sequence[Mapping[str, int]]
 
 
+class Field:
+    """What nodes have for those who may come; for any number of crowds.
+
+    Attributes:
+        left: what nobody has.
+        ever: slices that there would be if all others ended.
+        spare: room that is left whoever comes.
+    """
+
+    def __init__(self, stock: Stock, everybody: Collection[Party], *, later: bool = False) -> None:
+        """Look at nodes where at most everybody can come; `later`: at what they have when all that is planned is done."""
+        slices = stock.later if later else stock.now
+        self.left = Levels([{**some, **room} for some, room in zip(slices, stock.room, strict=True)])
+        self.ever = Levels(stock.ever)
+        self.spare = Levels(list(_spare_room(stock, everybody)))
+
+
 class Crowd:
     """All who may land, and what the nodes have for them; of both every change is told."""
 
-    def __init__(self, stock: Stock, everybody: Iterable[Party], *, later: bool = False) -> None:
-        """Begin with nobody, on nodes where at most everybody can come; `later`: on what they have when all is done."""
-        slices = stock.later if later else stock.now
+    def __init__(self, field: Field) -> None:
+        """Begin with nobody."""
         self.parties: dict[Party, None] = {}
-        self._left = Levels([{**some, **room} for some, room in zip(slices, stock.room, strict=True)])
-        self._ever = Levels(stock.ever)
-        self._spare = Levels(list(_spare_room(stock, list(everybody))))
+        self._field = field
         self._needing: dict[str, dict[Party, None]] = {}
         self._seats: dict[Party, Counts] = {}  # pods that go nowhere but home, by the party that they are of
         self._seated: dict[tuple[int, str], int] = {}  # what they take
@@ -97,7 +111,7 @@ class Crowd:
 
     def has_place(self, party: Party) -> bool:
         """Return whether there is a node now where a pod finds all that it takes."""
-        return self._left.having(party.takes, party.nodes) != 0
+        return self._field.left.having(party.takes, party.nodes) != 0
 
     def takes_from(self, party: Party, other: Party) -> bool:
         """Return whether pods of a party could leave one of another less to choose from."""
@@ -116,7 +130,7 @@ class Crowd:
             self._loads[home, what] = self._seated.get((home, what), 0) + sum(
                 len(party.homes) * party.takes.get(what, 0) for party in parties if party.nodes >> home & 1
             )
-        return self._left.amounts[home].get(what, 0) - self._loads[home, what]
+        return self._field.left.amounts[home].get(what, 0) - self._loads[home, what]
 
     def fill(self, parties: Iterable[Party]) -> None:
         """Let pods come for whom nobody has a guard yet."""
@@ -239,20 +253,20 @@ class Crowd:
         tiers: list[Nodes] = []
         while nodes and (units or not tiers):
             so_many = {what: amount + len(tiers) * units.get(what, 0) for what, amount in takes.items()}
-            if nodes := self._left.having(so_many, nodes):
+            if nodes := self._field.left.having(so_many, nodes):
                 tiers.append(nodes)
         return tiers
 
     def _fit(self, party: Party) -> Nodes:
         """Return the nodes where a pod would find its slices if all others ended."""
-        return self._ever.having(party.need, party.nodes)
+        return self._field.ever.having(party.need, party.nodes)
 
     def _roomy(self, party: Party) -> Nodes:
         """Return the nodes whose room does not run short for a pod before their slices do."""
-        return self._spare.having(party.room, -1)
+        return self._field.spare.having(party.room, -1)
 
 
-def _spare_room(stock: Stock, everybody: Sequence[Party]) -> Iterator[dict[str, int]]:
+def _spare_room(stock: Stock, everybody: Collection[Party]) -> Iterator[dict[str, int]]:
     """Yield the room of each node that is left whoever lands there: of those who need slices no more than it has."""
     total: dict[str, int] = {}
     bare: dict[str, int] = {}

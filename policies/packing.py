@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from policies import names
 from policies.annotations import listed
 from policies.catalogue import BoardModel
-from policies.geometry import Placements, Profiles
+from policies.geometry import Placements, Profiles, geometry_of
 from policies.placement import Arrangement, arrange, bin_gb
 from policies.plots import Face, gives
 
@@ -250,10 +250,11 @@ def _shares(model: BoardModel, mode: str, taken: list[str]) -> tuple[int, int]:
     """Return the thousandths of a board's memory and compute slices that slices take."""
     if mode == names.MPS:
         return _share(sum(bin_gb(profile) or 0 for profile in taken), model.nominal_gb), 0
-    profiles = [profile for name in taken if (profile := model.profile(name))]
+    known = geometry_of(model).shapes
+    shapes = [known[name] for name in taken if name in known]
     return (
-        _share(sum(profile.memory_units for profile in profiles), model.memory_units),
-        _share(sum(profile.compute for profile in profiles), model.compute),
+        _share(sum([shape.units for shape in shapes]), model.memory_units),
+        _share(sum([shape.compute for shape in shapes]), model.compute),
     )
 
 

@@ -62,6 +62,7 @@ def once(face: Face) -> Face:
     return face
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def gives(face: Face, profile: str) -> bool:
     """Return whether a board has a slice that nobody holds, or a place for one if what is free there goes."""
     if any(item.profile == profile for item in face.open):

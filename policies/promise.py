@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from policies.crowding import Crowd, Stock
+from policies.crowding import Crowd, Field, Stock
 from policies.levels import Levels
 from policies.nodesets import Nodes
 from policies.parties import Party
@@ -81,15 +81,18 @@ def release(claims: Iterable[Claim], stock: Stock) -> Let:
     it is the other way round. Who waits does not wait for ever: those who are let in are kept off the home of the first
     of its sort, and off slices that are on their way for others, where they are safe without.
     """
-    claims = list(claims)
-    wanted = sum(claim.role is Role.CANDIDATE for claim in claims)
-    chosen = _choose(claims, stock, 1)
-    if len(chosen.avoided()) < wanted:
-        others = _choose(claims, stock, -1)
+    claims, whole = list(claims), Levels(stock.whole)
+    roles = _parties(claims, whole)
+    now = Field(stock, roles[Role.RELEASED] + roles[Role.CANDIDATE])
+    then = Field(stock, [party for parties in roles.values() for party in parties], later=True)
+    wanted = sum(len(party.homes) for party in roles[Role.CANDIDATE])
+    chosen = _choose(roles, now, then, 1)
+    if _HELD_BACK * len(chosen.avoided()) < wanted:
+        others = _choose(_parties(claims, whole), now, then, -1)
         chosen = others if len(others.avoided()) > _HELD_BACK * len(chosen.avoided()) else chosen
     yielding: dict[str, int] = {}
     if chosen.coming and chosen.avoided():
-        yielding = _hold_back(stock, chosen, {claim.key: claim.created for claim in claims})
+        yielding = _hold_back(then, chosen, {claim.key: claim.created for claim in claims})
     avoided = chosen.avoided()
     return Let({claim.key: claim.nodes & ~avoided[claim.key] for claim in claims if claim.key in avoided}, yielding)
 
@@ -110,26 +113,20 @@ class _Choice:
     coming: list[Party]
     later: list[Party]
 
-    def everybody(self) -> Iterator[Party]:
-        """Return all parties."""
-        return chain(self.released, self.waiting, self.coming, self.later)
-
     def avoided(self) -> dict[str, Nodes]:
         """Return the candidates let in, with the nodes that they are kept off."""
         return {key: party.off for party in self.released if not party.fixed for key in party.homes}
 
 
-def _choose(claims: list[Claim], stock: Stock, sign: int) -> _Choice:
+def _choose(roles: dict[Role, list[Party]], now: Field, then: Field, sign: int) -> _Choice:
     """Let candidates in, the largest first (1), or the smallest (-1); of equal ones those who may go to most nodes."""
-    roles = _parties(claims, Levels(stock.whole))
-    everybody = [party for parties in roles.values() for party in parties]
     candidates = sorted(
         roles[Role.CANDIDATE], key=lambda party: (-sign * sum(party.need.values()), -party.nodes.bit_count())
     )
-    admission = _Admission(stock, roles[Role.RELEASED], candidates)
+    admission = _Admission(now, roles[Role.RELEASED])
     waiting = admission.admit(candidates)
     later = roles[Role.COMING] + roles[Role.LATER]
-    homes = _homes_at_risk(stock, everybody, [*admission.crowd.parties], waiting, later)
+    homes = _homes_at_risk(then, [*admission.crowd.parties], waiting, later)
     admission.favour(islice(homes, _MOST_AVOIDED))
     return _Choice([*admission.crowd.parties], waiting, roles[Role.COMING], roles[Role.LATER])
 
@@ -149,10 +146,10 @@ def _parties(claims: list[Claim], whole: Levels) -> dict[Role, list[Party]]:
 
 
 def _homes_at_risk(
-    stock: Stock, everybody: list[Party], released: list[Party], waiting: list[Party], later: list[Party]
+    then: Field, released: list[Party], waiting: list[Party], later: list[Party]
 ) -> Iterator[tuple[int, str]]:
     """Yield the homes of the first pods that wait, and of those who come later, where others could leave too little."""
-    crowd = Crowd(stock, everybody, later=True)
+    crowd = Crowd(then)
     parties = [replace(party, guard=None) for party in (*released, *waiting, *later)]
     crowd.fill(parties)
     for place, party in enumerate(parties[len(released) :]):
@@ -162,12 +159,12 @@ def _homes_at_risk(
                 yield from ((home, what) for what in crowd.short(party, home))
 
 
-def _hold_back(stock: Stock, chosen: _Choice, created: Mapping[str, int]) -> dict[str, int]:
+def _hold_back(then: Field, chosen: _Choice, created: Mapping[str, int]) -> dict[str, int]:
     """Let those wait who could land where others would miss it for whom boards are being cut; return who, and where.
 
     They do not wait for much younger ones: else a stream of those could hold them back for ever.
     """
-    crowd = Crowd(stock, chosen.everybody(), later=True)
+    crowd = Crowd(then)
     crowd.fill(replace(party, guard=None) for party in chosen.released)
     for party in chain(chosen.waiting, chosen.coming):
         crowd.seat(party, party.homes)
@@ -190,10 +187,10 @@ class _Admission:
         crowd: the pods released before, and who has been let in.
     """
 
-    def __init__(self, stock: Stock, before: list[Party], candidates: list[Party]) -> None:
+    def __init__(self, now: Field, before: list[Party]) -> None:
         self._failures = 0
         self._doubtful: list[Party] = []
-        self.crowd = Crowd(stock, [*before, *candidates])
+        self.crowd = Crowd(now)
         self.crowd.fill(before)
         for party in before:
             if not self.crowd.guarded(party) and (unsafe := self._unsafe(party)):
