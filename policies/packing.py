@@ -6,8 +6,9 @@ worked out once (`placement.arrange` moves planned slices about within the board
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from policies import names
 from policies.annotations import listed
@@ -34,8 +35,7 @@ _BITS: Final = 40  # of a part: squares of thousandths, summed over a hundred th
 _WHOLE: Final = 1000  # thousandths
 
 
-@dataclass(eq=False, slots=True)
-class State:
+class State(msgspec.Struct, eq=False):
     """A board with the slices planned for it.
 
     Attributes:
@@ -55,9 +55,9 @@ class State:
     wanted: Profiles
     layout: Arrangement | None
     cost: Cost
-    steps: dict[str, "Step | None"] = field(default_factory=dict)
-    near: dict[str, "Rank"] = field(default_factory=dict)
-    runs: dict[tuple[str, int, bool], "Run"] = field(default_factory=dict)
+    steps: dict[str, "Step | None"] = {}
+    near: dict[str, "Rank"] = {}
+    runs: dict[tuple[str, int, bool], "Run"] = {}
     counts: "Slices | None" = None
 
     @property
@@ -77,8 +77,7 @@ class State:
         return self.face.open + (self.layout.placed + self.layout.kept if self.layout else ())
 
 
-@dataclass(eq=False, slots=True, frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, eq=False):
     """One slice more on a board.
 
     Attributes:
@@ -104,8 +103,7 @@ class Rank(NamedTuple):
     free: int = 0
 
 
-@dataclass(eq=False, slots=True, frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, eq=False):
     """Equal slices on a board.
 
     Attributes:
