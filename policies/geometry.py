@@ -89,14 +89,7 @@ class Geometry(msgspec.Struct, frozen=True, eq=False):
 
     def occupied(self, placements: Placements) -> Taken | None:
         """Return what slices occupy, or None if the place of one is unknown."""
-        taken = self.empty
-        for item in placements:
-            shape = self.shapes.get(item.profile)
-            if shape is None or item.start is None:
-                return None
-            # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
-            taken = taken.beside(shape, _mask(shape.units, item.start))
-        return taken
+        return _occupied(self, placements)
 
     def starts_left(self, taken: Taken) -> tuple[int, ...]:
         """Return the starts left for each plain profile, largest first."""
@@ -131,6 +124,18 @@ class Geometry(msgspec.Struct, frozen=True, eq=False):
                 taken = taken.beside(shape, mask)
                 kept.append(item)
         return kept, taken
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _occupied(geometry: Geometry, placements: Placements) -> Taken | None:
+    taken = geometry.empty
+    for item in placements:
+        shape = geometry.shapes.get(item.profile)
+        if shape is None or item.start is None:
+            return None
+        # Where a driver has put a slice at a start that the table lacks, its units are taken all the same.
+        taken = taken.beside(shape, _mask(shape.units, item.start))
+    return taken
 
 
 @lru_cache(maxsize=_REMEMBERED)

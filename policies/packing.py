@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from policies import names
 from policies.annotations import listed
@@ -146,15 +147,14 @@ class Packing:
 
     def add(self, state: State, profile: str) -> Step | None:
         """Return the step that gives a board one slice more, or None if it cannot hold it."""
-        try:
-            return state.steps[profile]
-        except KeyError:
+        step = state.steps.get(profile, UNSET)
+        if step is UNSET:
             then = None
             if gives(state.face, profile):  # most boards are of a model that does not make it
                 then = self._state(state.face, tuple(sorted((*state.demand, profile))))
             step = None if then is None else Step(then, then.cost - state.cost, _creates(state.layout, then.layout))
             state.steps[profile] = step
-            return step
+        return step
 
     def remove(self, state: State, profile: str) -> State:
         """Return the state of a board with one slice less planned on it."""
@@ -241,7 +241,8 @@ def _changes(layout: Arrangement | None) -> tuple[int, int]:
 
 
 def _creates(before: Arrangement | None, then: Arrangement | None) -> bool:
-    return any(more > less for less, more in zip(_changes(before), _changes(then), strict=True))
+    (created, destroyed), (more, gone) = _changes(before), _changes(then)
+    return more > created or gone > destroyed
 
 
 def _shares(model: BoardModel, mode: str, taken: list[str]) -> tuple[int, int]:

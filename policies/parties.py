@@ -27,11 +27,11 @@ class Guard:
 
     def weight(self, party: "Party") -> int:
         """Return how many places one pod takes at most, on whichever node."""
-        most, takes = 0, party.takes
+        most, takes, tiers = 0, party.takes, len(self.tiers)
         for what, unit in self.units.items():
-            if what in takes and takes[what] > most * unit:
-                most = -(-takes[what] // unit)
-        return min(most, len(self.tiers))
+            if (amount := takes.get(what, 0)) > most * unit:
+                most = -(-amount // unit)
+        return most if most < tiers else tiers
 
     def places(self, nodes: Nodes) -> int:
         """Return how many places there are on those of some nodes that are ours."""

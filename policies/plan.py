@@ -76,13 +76,19 @@ class Plan:
     def _places(self, site: int, plot: int) -> list[Placement]:
         """Return the slices of a board that serve pods, those that exist first."""
         face, layout = self.seating.sites[site].plots[plot].face, self.seating.states[site][plot].layout
-        if layout and not (face.open or face.free):
-            return list(layout.placed)
-        placed, coming = Counter(layout.placed if layout else ()), Counter(face.coming)
-        slots = Counter(face.open) + placed
-        there = (Counter(face.open) + Counter(face.free) - coming) & slots
-        coming &= slots - there
-        return [item for part in (there, coming, slots - there - coming) for item in part.elements()]
+        slots = face.open + (layout.placed if layout else ())
+        coming = Counter(face.coming)
+        there = Counter(face.open + face.free)
+        there.subtract(coming)
+
+        def lateness(item: Placement) -> int:
+            for number, left in enumerate((there, coming)):
+                if left[item] > 0:
+                    left[item] -= 1
+                    return number
+            return 2
+
+        return sorted(slots, key=lateness)
 
 
 class Planner:

@@ -11,7 +11,7 @@ from policies.annotations import listed
 from policies.boards import Board
 from policies.catalogue import BoardModel
 from policies.geometry import Placements
-from policies.placement import fits
+from policies.placement import fits, is_made
 
 _REMEMBERED: Final = 1 << 16  # boards; some 20 MiB when full, more than a large cluster has
 
@@ -65,9 +65,9 @@ def once(face: Face) -> Face:
 @lru_cache(maxsize=_REMEMBERED)
 def gives(face: Face, profile: str) -> bool:
     """Return whether a board has a slice that nobody holds, or a place for one if what is free there goes."""
-    if any(item.profile == profile for item in face.open):
+    if profile in [item.profile for item in face.open]:
         return True
-    return not face.rigid and fits(face.model, face.mode, face.fixed, (profile,))
+    return not face.rigid and is_made(face.model, face.mode, profile) and fits(face.model, face.mode, face.fixed, (profile,))
 
 
 def left_over(board: Board) -> bool:
