@@ -160,10 +160,7 @@ def _cheapest_first(geometry: Geometry, free: Placements) -> tuple[tuple[Shape, 
 def _starts_left(geometry: Geometry, taken: Taken) -> tuple[int, ...]:
     units = taken.units
     return tuple(
-        [
-            sum([not units & mask for mask, _ in shape.places]) if taken.allows(shape) else 0
-            for shape in geometry.plain
-        ]
+        [sum([not units & mask for mask, _ in shape.places]) if taken.allows(shape) else 0 for shape in geometry.plain]
     )
 
 

@@ -31,7 +31,7 @@ class Guard:
         for what, unit in self.units.items():
             if (amount := takes.get(what, 0)) > most * unit:
                 most = -(-amount // unit)
-        return most if most < tiers else tiers
+        return min(most, tiers)
 
     def places(self, nodes: Nodes) -> int:
         """Return how many places there are on those of some nodes that are ours."""

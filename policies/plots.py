@@ -67,7 +67,11 @@ def gives(face: Face, profile: str) -> bool:
     """Return whether a board has a slice that nobody holds, or a place for one if what is free there goes."""
     if profile in [item.profile for item in face.open]:
         return True
-    return not face.rigid and is_made(face.model, face.mode, profile) and fits(face.model, face.mode, face.fixed, (profile,))
+    return (
+        not face.rigid
+        and is_made(face.model, face.mode, profile)
+        and fits(face.model, face.mode, face.fixed, (profile,))
+    )
 
 
 def left_over(board: Board) -> bool:
