@@ -109,6 +109,7 @@ class _Settlement:
         judged = [
             judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) or take_back(node, self.seen.view.now)
             for node in self.seen.nodes
+            if node.in_flight
         ]
         ordered += [action for action in judged if isinstance(action, Layout)]
         ordered += self._clearances({layout.node for layout in ordered})
