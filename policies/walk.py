@@ -126,8 +126,8 @@ class Walk:
             self.ground.hold(pod.key, kind, self._long_wait_s(pod))
 
     def _hold_if_long(self, pod: PodView, kind: Kind) -> None:
-        """Keep the place of a pod that has waited for long, and that a node would ever hold."""
-        if (waited_s := self._long_wait_s(pod)) is not None and self.ground.ever(kind):
+        """Keep the place of a pod that has waited for long."""
+        if (waited_s := self._long_wait_s(pod)) is not None:
             self.ground.hold(pod.key, kind, waited_s)
 
     def _long_wait_s(self, pod: PodView) -> float | None:
