@@ -213,14 +213,8 @@ class Holding:
         gone = {pod.key for pod in young}.union(pod.key for pod in bound if pod.key in self.going)
         then = survey(node, bound, leaving=gone)
         until = min((pod.since + span_s for pod in young), default=inf)
-        return Left(
-            node,
-            bound,
-            self.now,
-            until,
-            tuple([self.seating.packing.start(plot.face) for plot in then.plots]),
-            then.room,
-        )
+        states = tuple([self.seating.packing.start(plot.face) for plot in then.plots])
+        return Left(node, bound, self.now, until, states, then.room)
 
     def _by_rank(self, profile: str) -> Iterator[tuple[Rank, list[State]]]:
         """Yield the states of boards that have anything free for a slice, the nearest first, equally near ones together."""

@@ -11,7 +11,7 @@ from policies.geometry import Profiles
 from policies.placement import bin_gb, size_of
 from policies.plots import Face
 
-_REMEMBERED: Final = 1 << 16  # boards, with what is planned there and a profile; some 20 MiB when full
+_REMEMBERED: Final = 1 << 15  # boards, with what is planned there and a profile; some 10 MiB when full
 _SCATTERED: Final = "none in one piece"
 
 

@@ -165,7 +165,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         grace_s: seconds that it may take to end.
         refused_until: seconds since the epoch until which its eviction is not tried again; the evictor's memory of a
             refusal (429), of which the object itself knows nothing.
-        key: namespace/name, made of those: one string for all who ask, since decisions look a pod up by it many times.
+        key: namespace/name, made of these; one string for all who ask, since pods are looked up by it again and again.
     """
 
     namespace: str
