@@ -5,7 +5,7 @@ share of the board, so that slicing does not escape a quota of GPUs. The board i
 bound; before that the one, among those that it may land on, of which the slice is the largest part.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from policies.settings import QuotaSettings
 from policies.view import NodeView, PodView
 
 _WHOLE: Final = 1000  # thousandths
-_REMEMBERED: Final = 1 << 10  # kinds of nodes
+_REMEMBERED: Final = 1 << 10  # kinds of nodes; and what pods need at a moment, with the place
 _MOST_PLACES: Final = 1 << 14  # nodes and constraints, some that are no more, until all are forgotten
 
 Moments = tuple[tuple[tuple[str, int], ...], ...]
@@ -170,7 +170,8 @@ def _union(places: Collection[Place]) -> Place:
     )
 
 
-def _cost(moment: Iterable[tuple[str, int]], place: Place, settings: QuotaSettings) -> tuple[int, int]:
+@lru_cache(maxsize=_REMEMBERED)
+def _cost(moment: tuple[tuple[str, int], ...], place: Place, settings: QuotaSettings) -> tuple[int, int]:
     """Return (GPUs, GB) in thousandths of what a pod needs at one moment."""
     gpus = memory = 0
     replicas = place.replicas or settings.shared_replicas

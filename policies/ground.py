@@ -120,12 +120,13 @@ class Ground:
     def hold(self, key: str, kind: Kind, waited_s: float | None) -> None:
         """Keep for a pod what is free on the node that can serve it soonest, as far as its wait tells; None if it is not long.
 
-        Where nothing is free of what the pod lacks there is nothing to keep, for it or for later pods of its kind. Only so many
-        places are held at once: who stands further behind will be long in coming.
+        Where nothing is free of what the pod lacks, or no node would ever hold it, there is nothing to keep, for it or for
+        later pods of its kind. Only so many places are held at once: who stands further behind will be long in coming.
         """
         if kind in self._spent or len(self.held) >= _MOST_HELD:
             return
-        home = self.holding.keep(kind, EVERYBODY if waited_s is None else patience(waited_s))
+        span_s = EVERYBODY if waited_s is None else patience(waited_s)
+        home = self.holding.keep(kind, span_s) if self.ever(kind) else None
         if home is None:
             self._spent.add(kind)
             return

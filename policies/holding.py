@@ -20,7 +20,7 @@ from policies.guests import Kept, Kind
 from policies.nodesets import Nodes, nodes_in
 from policies.packing import Rank, State
 from policies.placement import is_made
-from policies.plots import Face, gives
+from policies.plots import gives
 from policies.seating import Seating
 from policies.supply import Room, survey
 from policies.view import NodeView, PodView
@@ -61,7 +61,7 @@ class Left:
         bound: who is bound there.
         since: from when, in seconds since the epoch, ...
         until: ... until when the same of them are taken to end, as long as those are all.
-        faces: its boards then.
+        states: its boards then.
         room: what it has besides slices then, in thousandths.
     """
 
@@ -69,7 +69,7 @@ class Left:
     bound: Sequence[PodView]
     since: float
     until: float
-    faces: tuple[Face, ...]
+    states: tuple[State, ...]
     room: Room
     _gives: dict[str, bool] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Left:
     def gives(self, profile: str) -> bool:
         """Return whether one of the boards has a place for a slice of a profile."""
         if (found := self._gives.get(profile)) is None:
-            found = self._gives[profile] = any(gives(face, profile) for face in self.faces)
+            found = self._gives[profile] = any(gives(state.face, profile) for state in self.states)
         return found
 
 
@@ -168,7 +168,7 @@ class Holding:
             if left.room.get(name, 0) < amount:
                 return None
         packing, ranks, plots = self.seating.packing, list[Rank](), list[int]()
-        then = [packing.start(face) for face in left.faces] if kind.profiles else []
+        then = list(left.states)
         now = self.seating.states[position].copy()
         for profile in kind.profiles:
             able = [(self._rank(now[n], profile), -n) for n, state in enumerate(then) if packing.add(state, profile)]
@@ -213,7 +213,8 @@ class Holding:
         gone = {pod.key for pod in young}.union(pod.key for pod in bound if pod.key in self.going)
         then = survey(node, bound, leaving=gone)
         until = min((pod.since + span_s for pod in young), default=inf)
-        return Left(node, bound, self.now, until, tuple([plot.face for plot in then.plots]), then.room)
+        states = tuple([self.seating.packing.start(plot.face) for plot in then.plots])
+        return Left(node, bound, self.now, until, states, then.room)
 
     def _by_rank(self, profile: str) -> Iterator[tuple[Rank, list[State]]]:
         """Yield the states of boards that have anything free for a slice, the nearest first, equally near ones together."""

@@ -59,8 +59,9 @@ class Ledger:
 
     def __init__(self, view: View, settings: QuotaSettings, places: Places | None = None) -> None:
         """Open the books; `places` of pods on the nodes of the view, where they are known."""
-        self._quotas, self._pods = view.quotas, view.pods
+        self._quotas = view.quotas
         self._governed = govern(view.quotas)
+        self._left = [pod for pod in view.pods if pod.capacity and not (pod.finished or self.governs(pod))]
         self._policies = Policies(view.policies)
         self._charges = Charges(places or Places(view.nodes), settings)
         unready = self._governed.unready
@@ -187,9 +188,8 @@ class Ledger:
     def relabels(self, over: Collection[str]) -> list[Relabel]:
         """Return the labels that are not true, of pods that have been released before; by namespace/name."""
         counted = (member.pod for members in self.standing.values() for member in members)
-        left = (pod for pod in self._pods if pod.capacity and not (pod.finished or self.governs(pod)))
         found: list[Relabel] = []
-        for pod in chain(counted, left):
+        for pod in chain(counted, self._left):
             capacity = self.capacity(pod, over)
             if pod.capacity != capacity and not pod.gated and not pod.terminating:
                 found.append(Relabel(pod=pod.key, uid=pod.uid, version=pod.version, capacity=capacity))

@@ -12,7 +12,6 @@ import msgspec
 from policies.charges import Places
 from policies.holding import Lefts
 from policies.hosts import Hosts
-from policies.packing import Packing
 from policies.seating import Seating
 from policies.supply import Supply, survey
 from policies.view import NodeView, PodView
@@ -78,9 +77,11 @@ class Memo:
     def seating(self, sites: Sequence[Supply]) -> Seating:
         """Return these nodes with nobody on them."""
         empty = self._empty
-        if len(empty.packing) > _MOST_STATES or len(empty.sites) != len(sites):
-            packing = empty.packing if len(empty.packing) <= _MOST_STATES else Packing()
-            empty = self._empty = Seating(sites, packing)
+        if len(empty.packing) > _MOST_STATES:
+            empty, self.lefts = Seating(()), {}
+        if len(empty.sites) != len(sites):
+            empty = Seating(sites, empty.packing)
+        self._empty = empty
         for position, (before, site) in enumerate(zip(empty.sites, sites, strict=True)):
             if before is not site:
                 empty.alter(position, site)

@@ -83,12 +83,12 @@ def judge_withdrawn(node: NodeView, bound: Sequence[PodView], promised: Iterable
     """Return what becomes of the slices that a node's agent has withdrawn: cut, kept by a new plan, or nothing yet.
 
     Args:
-        node: the node.
+        node: the node, whose agent has an order to carry out.
         bound: the pods that hold something there. One may have been bound to a slice before it was withdrawn.
         promised: released pods that are not bound. While one of them could still come to a withdrawn slice, nothing
             is decided.
     """
-    if not node.in_flight or node.cut == node.spec_plan:
+    if node.cut == node.spec_plan:
         return None
     slices = [item for board in node.boards for item in board.slices]
     withdrawn = {item.profile for item in slices if item.withdrawn}

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from policies.annotations import Placement, by_start
 from policies.constraints import Constraints
 from policies.guests import Guest, Kind
@@ -25,20 +23,6 @@ from policies.view import NodeView, PodView
 
 _TRIES = 10_000  # of all repairs of one plan together
 _GROUP_TRIES = 20_000  # and of spreading pods anew over a few nodes, which are quicker
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """A pod to be served.
-
-    Attributes:
-        pod: the pod.
-        settled: it has been released, so that only slices that exist serve it.
-        avoid: nodes on which it is not to be served.
-    """
-
-    pod: PodView
-    settled: bool = False
-    avoid: Nodes = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -121,9 +105,12 @@ class Planner:
         self.found.refused[key] = kind
         return False
 
-    def kind(self, demand: Demand) -> Kind:
-        """Return the kind of a pod."""
-        return self._kinds.of(demand)
+    def kind(self, pod: PodView, *, settled: bool = False, avoid: Nodes = 0) -> Kind:
+        """Return the kind of a pod; one that is `settled` has been released, so that only slices that exist serve it.
+
+        On the nodes to `avoid` it is not to be served.
+        """
+        return self._kinds.of(pod, settled, avoid)
 
     def finish(self) -> Plan:
         """Return the plan, with the pods on the seats that cost least, but nobody moved to a node that others have yet to leave."""
@@ -154,16 +141,16 @@ class Planner:
         return found
 
 
-def plan(demands: Iterable[Demand], sites: Sequence[Supply]) -> Plan:
-    """Walk pods in their order and return who is served where.
+def plan(pods: Iterable[PodView], sites: Sequence[Supply]) -> Plan:
+    """Walk pods that wait in their order and return who is served where.
 
     Args:
-        demands: pods in the order of the queue, released ones first.
+        pods: pods in the order of the queue.
         sites: the nodes that may be used, by name.
     """
     planner = Planner(Seating(sites), Hosts([site.node for site in sites]))
-    for demand in demands:
-        planner.admit(demand.pod.key, planner.kind(demand))
+    for pod in pods:
+        planner.admit(pod.key, planner.kind(pod))
     return planner.finish()
 
 
@@ -186,20 +173,19 @@ class _Kinds:
         # Pods that are alike share these objects (`view_pod`), which live as long as the pod that is kept here.
         self._alike: dict[tuple[int, int, int], tuple[PodView, Kind]] = {}
 
-    def of(self, demand: Demand) -> Kind:
+    def of(self, pod: PodView, settled: bool, avoid: Nodes) -> Kind:
         """Return the kind of a pod."""
-        if demand.settled or demand.avoid:
-            return self._find(demand)
-        pod = demand.pod
+        if settled or avoid:
+            return self._find(pod, settled, avoid)
         key = (id(pod.request), id(pod.slices), id(pod.constraints))
         known = self._alike.get(key)
         if known is None:
-            known = self._alike[key] = pod, self._find(demand)
+            known = self._alike[key] = pod, self._find(pod, settled, avoid)
         return known[1]
 
-    def _find(self, demand: Demand) -> Kind:
-        pod, room = demand.pod, room_request(demand.pod)
-        key = (pod.slices, pod.constraints, room, demand.settled, demand.avoid)
+    def _find(self, pod: PodView, settled: bool, avoid: Nodes) -> Kind:
+        room = room_request(pod)
+        key = (pod.slices, pod.constraints, room, settled, avoid)
         kind = self._kinds.get(key)
         if kind is None:
             profiles = [profile_of(resource) for resource, count in pod.slices for _ in range(count)]
@@ -207,8 +193,8 @@ class _Kinds:
             kind = self._kinds[key] = Kind(
                 profiles=tuple(profiles),
                 room=room,
-                candidates=self._hosts.open_to(pod.constraints) & ~demand.avoid,
-                settled=demand.settled,
+                candidates=self._hosts.open_to(pod.constraints) & ~avoid,
+                settled=settled,
                 size=sum(size_of(profile)[0] for profile in profiles),
             )
             self._seating.kinds.append(kind)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from policies.plan import Plan, admits
 from policies.plots import Face
 from policies.quantity import amount
 from policies.seating import Seating
-from policies.shortages import Lack, Left, have, lacks_one, number_of
+from policies.shortages import Lack, have, lack_of, lacks_one, number_of
 from policies.supply import Room
 from policies.view import NodeView, PodView
 
@@ -29,6 +29,7 @@ Reason = tuple[str, str]
 """PascalCase code and sentence."""
 
 _AWAY: Final = "away"
+_REMEMBERED: Final = 1 << 16  # boards, with a profile; some 20 MiB when full, more than a large cluster has
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
 
 
@@ -54,7 +55,6 @@ class Refusals:
         """Begin with a plan that changes no more, and every node, those that are away included."""
         self._seating, self._hosts, self._nodes = plan.seating, plan.hosts, nodes
         self._having = _having(plan.seating)
-        self._left: dict[State, Left] = {}
         self._makers: dict[Profiles, _Makers] = {}
         self._hindered: dict[Profiles, Causes] = {}
 
@@ -93,7 +93,7 @@ class Refusals:
                 able &= self._nodes_of(state for state in states if self._seating.packing.add(state, profile))
             found = self._makers[profiles] = _Makers({}, nodes, able)
             for state in making:
-                lack = self._lack(state, profiles[0]) if len(profiles) == 1 else None
+                lack = lack_of(state.face, state.wanted, profiles[0]) if len(profiles) == 1 else None
                 counts = found.boards.setdefault((state.face.rigid, bool(state.wanted), lack), Counts())
                 for having in self._having[state]:
                     counts.add(having)
@@ -110,11 +110,6 @@ class Refusals:
     def _nodes_of(self, states: Iterable[State]) -> Nodes:
         """Return the nodes that have a board in one of some states."""
         return reduce(or_, (self._having[state][0] for state in states), 0)
-
-    def _lack(self, state: State, profile: str) -> "Lack":
-        if state not in self._left:
-            self._left[state] = Left(state)
-        return self._left[state].lack(profile)
 
     def _lacks_slices(self, kind: Kind, makers: Nodes, able: Nodes) -> str:
         """Return what is missing on the boards that make the slices; some nodes are able to take at least one of each."""
@@ -166,6 +161,7 @@ def _having(seating: Seating) -> dict[State, list[Nodes]]:
     return having
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _makes(face: Face, profile: str) -> bool:
     """Return whether a board ever makes a slice, or has one."""
     return is_made(face.model, face.mode, profile) or any(item.profile == profile for item in face.fixed)

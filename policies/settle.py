@@ -23,7 +23,7 @@ from policies.ledger import Ledger
 from policies.memo import Memo
 from policies.nodesets import Nodes, nodes_in
 from policies.orders import clear_for_mode, destroyed, judge_withdrawn, layouts, take_back
-from policies.plan import Demand, Planner
+from policies.plan import Planner
 from policies.promise import Claim, Let, Role, release
 from policies.queueing import in_order
 from policies.settings import DEFAULTS, Settings
@@ -87,7 +87,7 @@ class _Settlement:
         memo.lefts = holding.found
         self.ground = Ground(planner, seen.bound, promised, set(ledger.going), holding)
         self.walk = Walk(ledger, planner, self.ground, settings.quota, seen.view)
-        self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(Demand(pod))))
+        self.queue = in_order(ledger, seen.waiting, lambda pod: self.ground.ever(planner.kind(pod)))
         self.walk.go(seen.promised, self.queue)
         self.plan = planner.finish()
         self.plan.seating.let_go()
@@ -109,6 +109,7 @@ class _Settlement:
         judged = [
             judge_withdrawn(node, self.seen.bound[node.name], self.seen.promised) or take_back(node, self.seen.view.now)
             for node in self.seen.nodes
+            if node.in_flight
         ]
         ordered += [action for action in judged if isinstance(action, Layout)]
         ordered += self._clearances({layout.node for layout in ordered})

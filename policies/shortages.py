@@ -7,9 +7,11 @@ from typing import Final, NamedTuple
 
 from policies import names
 from policies.catalogue import MEDIA, BoardModel
-from policies.packing import State
+from policies.geometry import Profiles
 from policies.placement import bin_gb, size_of
+from policies.plots import Face
 
+_REMEMBERED: Final = 1 << 15  # boards, with what is planned there and a profile; some 10 MiB when full
 _SCATTERED: Final = "none in one piece"
 
 
@@ -25,30 +27,29 @@ class Lack(NamedTuple):
     why: str
 
 
-class Left:
-    """What a board has left beside what is used, promised or planned: memory units and compute slices; of MPS GB, clients."""
+@lru_cache(maxsize=_REMEMBERED)
+def lack_of(face: Face, wanted: Profiles, profile: str) -> Lack:
+    """Return what a board lacks for one slice more, if it cannot take that.
 
-    def __init__(self, state: State) -> None:
-        self.model, self.mps = state.face.model, state.face.mode == names.MPS
-        self.taken = [*(item.profile for item in state.face.fixed), *state.wanted]
-        needs = [_takes(self.model, profile) for profile in self.taken]
-        self.units = (self.model.nominal_gb if self.mps else self.model.memory_units) - sum(units for units, _ in needs)
-        self.parts = (self.model.max_clients if self.mps else self.model.compute) - sum(parts for _, parts in needs)
-
-    def lack(self, profile: str) -> Lack:
-        """Return what it lacks for one slice more, if it cannot take that."""
-        gigabytes = self.units if self.mps else self.units * self.model.nominal_gb // max(self.model.memory_units, 1)
-        units, parts = _takes(self.model, profile)
-        if self.units < units:
-            return Lack(gigabytes, "")
-        if self.parts < parts:
-            compute = "no compute slice left" if parts == 1 else f"fewer than {parts} compute slices left"
-            return Lack(gigabytes, "no MPS client left" if self.mps else compute)
-        known = self.model.profile(profile)
-        if known and known.max and self.taken.count(profile) >= known.max:
-            return Lack(gigabytes, f"already as many {profile} as can be")
-        media = sum(other.media for name in (profile, *self.taken) if (other := self.model.profile(name)))
-        return Lack(gigabytes, "no media engines left" if media > MEDIA else _SCATTERED)
+    It has what is left beside what is used, promised or planned: memory units and compute slices; of MPS GB and clients.
+    """
+    model, mps = face.model, face.mode == names.MPS
+    taken = [*(item.profile for item in face.fixed), *wanted]
+    needs = [_takes(model, name) for name in taken]
+    units_left = (model.nominal_gb if mps else model.memory_units) - sum(units for units, _ in needs)
+    parts_left = (model.max_clients if mps else model.compute) - sum(parts for _, parts in needs)
+    gigabytes = units_left if mps else units_left * model.nominal_gb // max(model.memory_units, 1)
+    units, parts = _takes(model, profile)
+    if units_left < units:
+        return Lack(gigabytes, "")
+    if parts_left < parts:
+        compute = "no compute slice left" if parts == 1 else f"fewer than {parts} compute slices left"
+        return Lack(gigabytes, "no MPS client left" if mps else compute)
+    known = model.profile(profile)
+    if known and known.max and taken.count(profile) >= known.max:
+        return Lack(gigabytes, f"already as many {profile} as can be")
+    media = sum(other.media for name in (profile, *taken) if (other := model.profile(name)))
+    return Lack(gigabytes, "no media engines left" if media > MEDIA else _SCATTERED)
 
 
 @lru_cache(maxsize=4096)

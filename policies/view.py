@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from policies import names
 from policies.annotations import Layouts, Placement, listed, read_layouts
@@ -164,6 +165,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         grace_s: seconds that it may take to end.
         refused_until: seconds since the epoch until which its eviction is not tried again; the evictor's memory of a
             refusal (429), of which the object itself knows nothing.
+        key: namespace/name, made of these; one string for all who ask, since pods are looked up by it again and again.
     """
 
     namespace: str
@@ -193,11 +195,10 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     evicted_for: str = ""
     grace_s: int = 30
     refused_until: float = 0.0
+    key: str = ""
 
-    @property
-    def key(self) -> str:
-        """Return namespace/name."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        force_setattr(self, "key", f"{self.namespace}/{self.name}")
 
     @property
     def since(self) -> int:

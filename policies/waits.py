@@ -10,7 +10,7 @@ from policies.annotations import Placement
 from policies.decision import Waiting
 from policies.guests import Guest, Kind
 from policies.hindrances import silence
-from policies.nodesets import nodes_in, set_of
+from policies.nodesets import Nodes, nodes_in
 from policies.plan import Plan
 from policies.promise import Claim, Role
 from policies.shortages import number_of
@@ -44,6 +44,7 @@ class Waits:
     yielding: Mapping[str, int] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
     _homes: dict[int, str] = field(default_factory=dict)
+    _keeping: Nodes = 0
     _passed: int = 0
     _told: dict[Kind, reasons.Reason] = field(default_factory=dict)
     _lates: dict[str, str] = field(default_factory=dict)
@@ -106,7 +107,8 @@ class Waits:
                 break
             self._passed += 1
             self._homes.setdefault(claim.home, claim.key)
-        found = self.plan.seating.find(kind, set_of(sorted(self._homes))) if self._homes else None
+            self._keeping |= 1 << claim.home
+        found = self.plan.seating.find(kind, self._keeping) if self._keeping else None
         if found is None:
             return None
         site, what = found[1].site, "that free" if kind.profiles else "room for it"

@@ -11,7 +11,7 @@ from policies.ground import Ground
 from policies.guests import Kind
 from policies.ledger import Ledger, Member
 from policies.nodesets import Nodes
-from policies.plan import Demand, Planner
+from policies.plan import Planner
 from policies.quantity import amount
 from policies.quota import Lack
 from policies.reasons import Reason
@@ -51,10 +51,10 @@ class Walk:
     def go(self, released: Sequence[PodView], waiting: Sequence[PodView]) -> None:
         """Plan for pods that have been released before, then for those that wait, in their order."""
         for pod in released:
-            self.planner.admit(pod.key, self.planner.kind(Demand(pod, settled=True)))
+            self.planner.admit(pod.key, self.planner.kind(pod, settled=True))
         unused: list[tuple[PodView, Nodes]] = []
         for pod in waiting:
-            kind = self.planner.kind(Demand(pod))
+            kind = self.planner.kind(pod)
             if pod.gated:
                 self._consider(pod, kind)
             elif nodes := self.ground.unused(kind, self.view.now):
@@ -62,8 +62,8 @@ class Walk:
             else:
                 self._plan_again(pod, kind)
         for pod, nodes in unused:  # last, so that what the scheduler does not use for them serves others
-            if not self.planner.admit(pod.key, self.planner.kind(Demand(pod, avoid=nodes))):
-                self.planner.admit(pod.key, self.planner.kind(Demand(pod)))
+            if not self.planner.admit(pod.key, self.planner.kind(pod, avoid=nodes)):
+                self.planner.admit(pod.key, self.planner.kind(pod))
 
     def _plan_again(self, pod: PodView, kind: Kind) -> None:
         """Plan for a pod that the scheduler has given up, and whose quota counts it: what it was released for is gone.
@@ -126,8 +126,8 @@ class Walk:
             self.ground.hold(pod.key, kind, self._long_wait_s(pod))
 
     def _hold_if_long(self, pod: PodView, kind: Kind) -> None:
-        """Keep the place of a pod that has waited for long, and that a node would ever hold."""
-        if (waited_s := self._long_wait_s(pod)) is not None and self.ground.ever(kind):
+        """Keep the place of a pod that has waited for long."""
+        if (waited_s := self._long_wait_s(pod)) is not None:
             self.ground.hold(pod.key, kind, waited_s)
 
     def _long_wait_s(self, pod: PodView) -> float | None:

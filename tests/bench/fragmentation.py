@@ -25,7 +25,7 @@ from statistics import mean
 from msgspec.structs import replace
 
 from policies.annotations import PlacedSlice
-from policies.plan import Demand, plan
+from policies.plan import plan
 from policies.supply import survey
 from policies.view import view_node, view_pod
 from tests.bench.figures import Figure
@@ -159,7 +159,7 @@ def simulate(policy: Policy, pods: list[Pod]) -> Outcome:
 def by_planner(cluster: Cluster, pods: list[Pod]) -> set[str]:
     """Ours."""
     sites = [_site(cluster, number) for number in range(NODES)]
-    found = plan([Demand(_view_of(pod.key, pod.kind)) for pod in pods], sites)
+    found = plan([_view_of(pod.key, pod.kind) for pod in pods], sites)
     for site, states in enumerate(found.seating.states):
         for plot, state in enumerate(states):
             if state.target is not None:

@@ -10,7 +10,7 @@ from policies import names
 from policies.annotations import BoardInventory, write_inventory
 from policies.catalogue import by_product
 from policies.placement import resource_of
-from policies.plan import Demand, plan
+from policies.plan import plan
 from policies.supply import survey
 from policies.view import view_node, view_pod
 from tests.builders import make_pod
@@ -100,7 +100,7 @@ def walk(nodes, asked):
             for number, (profile, _) in enumerate(board.used)
         ]
         sites.append(survey(view_node(_as_node(one, len(running))), running))
-    return plan([Demand(view_pod(_as_pod(number, ask))) for number, ask in enumerate(asked)], sites)
+    return plan([view_pod(_as_pod(number, ask)) for number, ask in enumerate(asked)], sites)
 
 
 def key(number):

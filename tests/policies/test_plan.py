@@ -12,7 +12,7 @@ from policies.annotations import Placement
 from policies.catalogue import by_product
 from policies.guests import Guest, Kind, Seat
 from policies.placement import arrange, fits, profile_of, resource_of
-from policies.plan import Demand, plan
+from policies.plan import plan
 from policies.regroup import Regroup
 from policies.repair import make_room
 from policies.search import Budget
@@ -33,7 +33,7 @@ def planned(nodes, pods, running=()):
         survey(view, [pod for pod in held if pod.node == view.name])
         for view in sorted(map(view_node, nodes), key=lambda view: view.name)
     ]
-    return plan([Demand(view_pod(pod)) for pod in pods], sites)
+    return plan([view_pod(pod) for pod in pods], sites)
 
 
 def seats(found):
