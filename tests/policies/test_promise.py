@@ -285,3 +285,11 @@ def test_who_has_come_long_before_a_pod_does_not_wait_until_a_board_is_cut_for_i
     for created, let_in in ((30, {}), (31, {"stray": 0b11})):
         coming = replace(claim("coming", 0, "0", role=COMING, x=2), created=created)
         assert release([promised, stray, coming], replace(stock(later), now=now)).nodes == let_in
+
+
+def test_room_is_counted_with_those_who_are_let_in():
+    """Node 0 has CPU for one of both: who may go elsewhere is kept off it, and is not let wait until its board is cut."""
+    slices, room = [{"x": 1}, {"x": 1}], [{"cpu": 4}, {"cpu": 5}]
+    bare = claim("bare", 1, "01", room=[("cpu", 3)])
+    coming = claim("coming", 0, "0", role=COMING, room=[("cpu", 2)], x=1)
+    assert release([bare, coming], stock(slices, room)) == ({"bare": 0b10}, {})
